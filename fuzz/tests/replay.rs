@@ -46,7 +46,7 @@ fn run(target: Target, name: &str, input: &[u8], origin: &str) {
 }
 
 #[test]
-fn each_target_has_a_corpus_and_a_binary_and_vice_versa() {
+fn fuzz_targets_match_the_corpora_and_binaries() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).into()).collect();
     assert_eq!(names(&folder("corpus")), targets);
     assert_eq!(names(&folder("fuzz_targets")), targets);
@@ -60,7 +60,7 @@ fn each_target_has_a_corpus_and_a_binary_and_vice_versa() {
 }
 
 #[test]
-fn the_corpus_holds() {
+fn corpus_inputs_pass_their_fuzz_targets() {
     for (name, target) in TARGETS {
         for (path, input) in corpus(name) {
             run(target, name, &input, &path.display().to_string());
@@ -69,7 +69,7 @@ fn the_corpus_holds() {
 }
 
 #[test]
-fn mutations_of_the_corpus_hold() {
+fn mutated_corpus_inputs_pass_their_fuzz_targets() {
     const ROUNDS: usize = 10_000;
     const TIME_MAX: Duration = Duration::from_secs(2);
     for (name, target) in TARGETS {

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_survive_the_abi_with_any_bytes() {
+    fn headers_with_any_bytes_round_trip_through_the_abi() {
         let headers: Headers = [("A", &b"\xff\x00x"[..]), ("b", b""), ("a", b"2")]
             .into_iter()
             .collect();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn set_keeps_one_value_in_its_place() {
+    fn set_header_keeps_one_value_at_its_position() {
         let mut headers: Headers = [("x", "1"), ("y", "2"), ("x", "3")].into_iter().collect();
         headers.set("X", "4");
         let all: Vec<_> = headers.iter().collect();

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_with_any_bytes() {
+    fn commands_with_any_bytes_are_parsed() {
         let body = b"*2\r\n$3\r\nget\r\n$3\r\n\xff\r\n\r\n*1\r\n$4\r\nPING\r\n";
         let commands = commands(body).unwrap();
         assert_eq!(commands.len(), 2);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_commands_are_none() {
+    fn invalid_command_bytes_are_rejected() {
         for body in [
             &b"GET x\r\n"[..],
             b"+OK\r\n",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_written_as_redis_writes_them() {
+    fn values_are_encoded_as_redis_encodes_them() {
         let value = RespValue::Array(vec![
             RespValue::ok(),
             RespValue::error("ERR no"),

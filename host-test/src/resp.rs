@@ -125,14 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_values_of_every_kind() {
+    fn resp_values_of_every_kind_are_counted() {
         let bytes = b"+OK\r\n-ERR x\r\n:-3\r\n$-1\r\n*-1\r\n$3\r\na\r\n\r\n*2\r\n*1\r\n:1\r\n$0\r\n\r\n*0\r\n";
         assert_eq!(count(bytes), Ok(8));
         assert_eq!(length_of(2, bytes), Ok(b"+OK\r\n-ERR x\r\n".len()));
     }
 
     #[test]
-    fn every_cut_is_incomplete() {
+    fn truncated_resp_value_is_incomplete() {
         let bytes = b"*2\r\n$3\r\nGET\r\n*1\r\n:12\r\n";
         for cut in 1..bytes.len() {
             assert_eq!(count(&bytes[..cut]), Err(Short::Incomplete), "cut at {cut}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_malformed() {
+    fn invalid_resp_is_malformed() {
         for bytes in [
             &b"GET x\r\n"[..],
             b"$x\r\n",

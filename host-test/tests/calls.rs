@@ -49,7 +49,7 @@ fn call(host: &Host, cluster: &str) -> weir_host_test::Stream {
 }
 
 #[test]
-fn a_scripted_upstream_answers_in_a_later_turn() {
+fn scripted_upstream_answers_in_a_later_turn() {
     let upstream = Upstream::scripted(|call| {
         assert_eq!(call.headers.text(":authority"), Some("redis"));
         Reply::ok(call.body.to_ascii_lowercase()).header("x-y", "z")
@@ -70,7 +70,7 @@ fn a_scripted_upstream_answers_in_a_later_turn() {
 }
 
 #[test]
-fn dispatch_fails_as_envoys_does() {
+fn dispatch_fails_as_in_envoy() {
     let builder = caller(HEADERS).cluster("sick", Upstream::unhealthy());
     let host = builder.start().unwrap();
     call(&host, "unknown");
@@ -92,7 +92,7 @@ fn dispatch_fails_as_envoys_does() {
 }
 
 #[test]
-fn a_call_times_out_with_no_headers() {
+fn call_timeout_has_no_headers() {
     let host = caller(HEADERS)
         .cluster("redis", Upstream::held())
         .start()
@@ -148,7 +148,7 @@ fn replies_can_be_held_delayed_reordered_and_failed() {
 }
 
 #[test]
-fn a_call_outlives_its_stream_and_the_client_is_told_apart() {
+fn call_outlives_its_stream_and_the_callback_detects_it() {
     let host = caller(HEADERS)
         .cluster("redis", Upstream::held())
         .start()
@@ -166,7 +166,7 @@ fn a_call_outlives_its_stream_and_the_client_is_told_apart() {
 }
 
 #[test]
-fn a_new_root_cancels_the_calls_of_the_old() {
+fn new_root_cancels_the_calls_of_the_old_root() {
     let host = caller(HEADERS)
         .cluster("redis", Upstream::held())
         .start()
@@ -177,7 +177,7 @@ fn a_new_root_cancels_the_calls_of_the_old() {
 }
 
 #[test]
-fn clusters_come_and_go() {
+fn clusters_can_be_added_and_removed() {
     let host = caller(HEADERS).start().unwrap();
     host.set_cluster("redis", Upstream::held());
     call(&host, "redis");
@@ -191,7 +191,7 @@ fn clusters_come_and_go() {
 }
 
 #[test]
-fn a_real_resp_server_is_asked_and_waited_for() {
+fn call_waits_for_the_reply_of_a_real_resp_server() {
     let commands = "*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     let own = format!(
         r#"
@@ -262,7 +262,7 @@ fn ticks_run_in_main_thread_and_workers_in_time_order() {
 }
 
 #[test]
-fn a_reply_is_there_only_for_its_callback() {
+fn reply_is_readable_only_in_its_callback() {
     let own = format!(
         r#"
       (data (i32.const 0) "redis") (data (i32.const 64) "{}") (data (i32.const 512) ":status")

@@ -27,7 +27,7 @@ fn failed(state: &StreamState) -> bool {
 }
 
 #[test]
-fn a_trap_ends_the_vm_for_good() {
+fn trap_ends_the_vm_permanently() {
     let host = host(FILTER).workers(2).start().unwrap();
     let paused = host.request(0).header("x-do", "p").send();
     let gone_on = host.request(0).header("x-do", "-").send();
@@ -89,7 +89,7 @@ fn a_test_can_trap_and_fail_host_calls() {
 }
 
 #[test]
-fn a_loop_without_end_runs_out_of_fuel() {
+fn infinite_loop_runs_out_of_fuel() {
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (loop $for_ever (br $for_ever)) (i32.const 0))"#;
     let host = host(own).fuel_per_callback(100_000).start().unwrap();
@@ -118,7 +118,7 @@ fn answerer(last: u32, checks: u32) -> String {
 }
 
 #[test]
-fn a_checked_reply_misses_the_client_that_left_and_no_other() {
+fn checked_reply_skips_only_the_disconnected_client() {
     let host = host(&answerer(4, 1)).start().unwrap();
     let streams: Vec<_> = (0..3).map(|_| host.request(0).send()).collect();
     streams[1].disconnect();
@@ -131,7 +131,7 @@ fn a_checked_reply_misses_the_client_that_left_and_no_other() {
 }
 
 #[test]
-fn an_unchecked_reply_is_a_violation_and_reaches_nobody() {
+fn unchecked_reply_is_a_violation_and_is_not_delivered() {
     let host = host(&answerer(3, 0)).allow_violations().start().unwrap();
     let first = host.request(0).send();
     let second = host.request(0).send();

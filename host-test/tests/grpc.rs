@@ -125,7 +125,7 @@ fn bodies(calls: &[Call]) -> Vec<String> {
 }
 
 #[test]
-fn messages_are_answered_on_a_stream_that_stays() {
+fn messages_are_answered_on_one_open_stream() {
     let mut asked = 0;
     let host = start(Upstream::scripted(move |call| {
         assert_eq!(call.headers.text(":method"), Some("POST"));
@@ -151,7 +151,7 @@ fn messages_are_answered_on_a_stream_that_stays() {
 }
 
 #[test]
-fn answers_come_late_and_in_any_order() {
+fn grpc_answers_can_arrive_late_and_in_any_order() {
     let host = start(Upstream::replies([
         Reply::ok("1").after(Duration::from_millis(20)),
         Reply::Hold,
@@ -168,7 +168,7 @@ fn answers_come_late_and_in_any_order() {
 }
 
 #[test]
-fn a_message_may_follow_from_an_answer() {
+fn answer_callback_can_send_another_message() {
     let host = start(Upstream::replies([Reply::ok("1")]));
     plan(&host, "x-receive", "s");
     act(&host, "os");
@@ -177,7 +177,7 @@ fn a_message_may_follow_from_an_answer() {
 }
 
 #[test]
-fn streams_and_calls_are_counted_apart() {
+fn streams_and_calls_are_counted_separately() {
     let host = start(Upstream::held());
     assert_eq!(
         act(&host, "hoho"),
@@ -188,7 +188,7 @@ fn streams_and_calls_are_counted_apart() {
 }
 
 #[test]
-fn the_other_side_closes_the_stream() {
+fn upstream_can_close_the_stream() {
     let ends = [
         (Reply::Fail, "14"),
         (Reply::status(502, ""), "14"),
@@ -213,14 +213,14 @@ fn the_other_side_closes_the_stream() {
 }
 
 #[test]
-fn an_answer_that_is_on_its_way_dies_with_the_stream() {
+fn pending_answer_is_dropped_with_its_stream() {
     let host = start(Upstream::replies([Reply::Fail, Reply::ok("2")]));
     act(&host, "oss");
     assert_eq!(settle(&host), ["01", "06", "14", "00"]);
 }
 
 #[test]
-fn cancel_lets_answers_go_nowhere() {
+fn cancelled_stream_drops_its_answers() {
     let host = start(Upstream::replies([Reply::Hold, Reply::ok("2")]));
     act(&host, "os");
     settle(&host);
@@ -234,7 +234,7 @@ fn cancel_lets_answers_go_nowhere() {
 }
 
 #[test]
-fn a_stream_that_the_filter_ends_is_closed_by_the_other_side() {
+fn stream_ended_by_the_filter_is_closed_by_the_upstream() {
     let host = start(Upstream::held());
     plan(&host, "x-close", "-");
     act(&host, "os");
@@ -252,7 +252,7 @@ fn a_stream_that_the_filter_ends_is_closed_by_the_other_side() {
 }
 
 #[test]
-fn what_cannot_be_opened_or_found() {
+fn unavailable_cluster_and_unknown_stream_return_errors() {
     let builder = filter(CALLBACKS).cluster("sick", Upstream::unhealthy());
     let host = builder.start().unwrap();
     assert_eq!(act(&host, "o"), ["04", "00"], "the cluster does not exist");
@@ -286,7 +286,7 @@ fn only_the_root_that_opened_a_stream_finds_it() {
 }
 
 #[test]
-fn streams_die_with_their_vm() {
+fn streams_end_with_their_vm() {
     let host = start(Upstream::held());
     act(&host, "os");
     let held = host.calls()[0].id;
@@ -299,7 +299,7 @@ fn streams_die_with_their_vm() {
 }
 
 #[test]
-fn callbacks_that_are_not_exported_are_not_made() {
+fn missing_grpc_callbacks_are_not_called() {
     let builder = filter("").cluster("redis", Upstream::replies([Reply::ok("1"), Reply::Fail]));
     let host = builder.start().unwrap();
     act(&host, "os");
@@ -322,7 +322,7 @@ fn assert_violation(host: &Host, call: &str, piece: &str) {
 }
 
 #[test]
-fn what_envoy_does_not_survive_is_a_violation() {
+fn grpc_use_that_crashes_envoy_is_a_violation() {
     let host = start(Upstream::replies([Reply::ok("1")]));
     plan(&host, "x-receive", "c");
     act(&host, "os");

@@ -71,7 +71,7 @@ fn headers_can_be_replaced_removed_and_set_at_once() {
 }
 
 #[test]
-fn a_missing_header_is_not_found_and_an_empty_one_is_there() {
+fn missing_header_is_not_found_and_empty_one_is_present() {
     let own = format!(
         r#"{READ_USER} (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
              (call $read_user) (i32.const 0))"#
@@ -83,7 +83,7 @@ fn a_missing_header_is_not_found_and_an_empty_one_is_there() {
 }
 
 #[test]
-fn request_headers_hide_when_forwarded_and_return_in_the_log() {
+fn request_headers_are_hidden_after_forwarding_but_logged() {
     let own = format!(
         r#"{READ_USER}
           (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
@@ -137,7 +137,7 @@ fn paused_request_holds_everything_after_it_until_resumed() {
 }
 
 #[test]
-fn a_local_reply_passes_the_filters_own_response_callbacks() {
+fn local_reply_runs_the_response_callbacks_of_its_filter() {
     let own = r#"
       (data (i32.const 0) "x-seen") (data (i32.const 8) "body!")
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -190,7 +190,7 @@ fn bodies_are_held_changed_and_passed_on() {
 }
 
 #[test]
-fn a_resumption_before_the_pause_is_lost() {
+fn resume_before_the_pause_has_no_effect() {
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (drop (call $continue (i32.const 0))) (i32.const 1))"#;
     let host = host(own).start().unwrap();
@@ -227,7 +227,7 @@ fn reply_replacing_a_response_is_sent_directly_and_then_reset() {
 }
 
 #[test]
-fn properties_come_from_the_test_and_stay_with_the_stream() {
+fn test_sets_properties_and_they_persist_with_the_stream() {
     let own = r#"
       (data (i32.const 0) "source\00address") (data (i32.const 32) "weir.seen") (data (i32.const 64) "plugin_root_id")
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -266,7 +266,7 @@ fn properties_come_from_the_test_and_stay_with_the_stream() {
 }
 
 #[test]
-fn a_header_is_a_property_with_all_its_values() {
+fn header_property_contains_all_its_values() {
     let own = r#"
       (data (i32.const 0) "request\00headers\00x-user")
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -298,7 +298,7 @@ fn the_same_request_costs_the_same_fuel() {
 }
 
 #[test]
-fn answering_another_stream_stops_ones_own() {
+fn answer_to_another_stream_pauses_the_current_one() {
     // The first request (context 2) waits; later ones answer it, and try to continue.
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (if (i32.eq (local.get 0) (i32.const 2)) (then (return (i32.const 1))))
@@ -323,7 +323,7 @@ const HOLDS_UNTIL_WHOLE: &str = r#"
     (i32.eqz (local.get 2)))"#;
 
 #[test]
-fn a_body_comes_to_a_held_head_only_where_that_is_allowed() {
+fn paused_headers_receive_a_body_only_if_allowed() {
     let request = |host: &weir_host_test::Host| {
         let request = host.request(0).header("x-user", "7");
         request.body("abc").body("de").send()

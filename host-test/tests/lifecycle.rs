@@ -48,7 +48,7 @@ fn a_plugin_starts_in_n_plus_two_vms() {
 }
 
 #[test]
-fn an_http_stream_lives_in_envoys_order() {
+fn http_stream_callbacks_follow_the_order_of_envoy() {
     let host = host(TRACE).start().unwrap();
     host.clear_logs();
     let stream = host
@@ -83,7 +83,7 @@ fn an_http_stream_lives_in_envoys_order() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_the_stream() {
+fn client_disconnect_ends_the_stream() {
     let host = host(TRACE).start().unwrap();
     let stream = host.request(0).send();
     host.clear_logs();
@@ -93,7 +93,7 @@ fn a_client_that_leaves_ends_the_stream() {
 }
 
 #[test]
-fn a_connection_lives_in_envoys_order() {
+fn connection_callbacks_follow_the_order_of_envoy() {
     let host = host(TRACE).start().unwrap();
     host.clear_logs();
     let connection = host.connection(0);
@@ -133,7 +133,7 @@ const PICKY: &str = r#"
 "#;
 
 #[test]
-fn a_refused_configuration_keeps_the_host_from_starting() {
+fn refused_configuration_prevents_the_host_start() {
     let error = host(PICKY).plugin_config("bad").start().err().unwrap();
     assert!(error.logged("no such field"), "{error}");
     assert!(error.logged("bad"));
@@ -159,7 +159,7 @@ fn a_new_configuration_keeps_the_vm_and_replaces_the_root() {
 }
 
 #[test]
-fn a_refused_configuration_leaves_the_old_one_for_vms_to_come() {
+fn refused_configuration_keeps_the_old_one_for_new_vms() {
     let builder = host(PICKY).plugin_config("good");
     let policy = weir_host_test::FailurePolicy::FailReload;
     let host = builder.failure_policy(policy).start().unwrap();
@@ -183,7 +183,7 @@ fn reconfiguring_ends_the_old_root() {
 }
 
 #[test]
-fn a_root_may_ask_for_time_and_say_when_it_is_done() {
+fn root_can_delay_its_deletion_until_it_is_done() {
     let slow = r#"
       (func (export "proxy_on_done") (param i32) (result i32) (call $note (i32.const 11)) (i32.const 0))
       (func (export "proxy_on_delete") (param i32) (call $note (i32.const 22)))
@@ -200,7 +200,7 @@ fn a_root_may_ask_for_time_and_say_when_it_is_done() {
 }
 
 #[test]
-fn a_trap_at_the_start_is_told_with_its_cause() {
+fn start_trap_is_reported_with_its_cause() {
     let broken =
         r#"(func (export "proxy_on_configure") (param i32 i32) (result i32) (unreachable))"#;
     let error = host(broken).start().err().unwrap();
@@ -221,7 +221,7 @@ fn modules_that_envoy_refuses_are_refused() {
 }
 
 #[test]
-fn an_unknown_import_traps_by_its_name() {
+fn unknown_import_traps_with_its_name() {
     let strange = r#"(module
       (import "env" "proxy_teleport" (func $teleport))
       (memory (export "memory") 1)

@@ -21,7 +21,7 @@ const FILTER: &str = r#"
 "#;
 
 #[test]
-fn held_data_comes_back_with_the_next() {
+fn buffered_data_is_passed_again_with_the_next_data() {
     let host = host(FILTER).start().unwrap();
     let connection = host.connection(0);
     assert_eq!(connection.downstream("abc"), b"");
@@ -35,7 +35,7 @@ fn held_data_comes_back_with_the_next() {
 }
 
 #[test]
-fn either_side_can_close() {
+fn client_and_upstream_can_close_a_connection() {
     let host = host(FILTER).start().unwrap();
     let connection = host.connection(0);
     assert_eq!(connection.upstream_close(), b"> ");
@@ -49,7 +49,7 @@ fn either_side_can_close() {
 }
 
 #[test]
-fn a_filter_can_close() {
+fn filter_can_close_a_connection() {
     let own = r#"
       (func (export "proxy_on_downstream_data") (param i32 i32 i32) (result i32)
         (call $note (call $continue (i32.const 2)))
@@ -71,7 +71,7 @@ fn a_filter_can_close() {
 }
 
 #[test]
-fn a_dead_vm_closes_its_connections() {
+fn crashed_vm_closes_its_connections() {
     let host = host(FILTER).start().unwrap();
     let connection = host.connection(0);
     host.trap_next("proxy_log");

@@ -37,7 +37,7 @@ fn act(host: &Host, worker: usize, what: &str, value: &str) -> Vec<String> {
 }
 
 #[test]
-fn shared_data_is_swapped_only_against_the_number_that_was_read() {
+fn shared_data_write_requires_the_version_that_was_read() {
     let host = host(DATA).workers(2).start().unwrap();
     assert_eq!(act(&host, 0, "r", ""), ["01", ""], "not found");
     assert_eq!(act(&host, 0, "w", "one"), ["00"]);
@@ -91,7 +91,7 @@ const QUEUE: &str = r#"
 "#;
 
 #[test]
-fn the_last_vm_to_register_a_queue_is_told_in_a_later_turn() {
+fn last_vm_to_register_a_queue_is_notified_in_a_later_turn() {
     let host = host(QUEUE).workers(2).start().unwrap();
     host.request(0).path("/a").send();
     host.request(0).path("/b").send();
@@ -174,7 +174,7 @@ fn metrics_add_up_over_vms_and_refuse_what_envoy_refuses() {
 }
 
 #[test]
-fn foreign_functions_are_the_tests() {
+fn test_defines_the_foreign_functions() {
     let own = r#"
       (data (i32.const 0) "shout") (data (i32.const 8) "none") (data (i32.const 16) "abc")
       (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)

@@ -36,7 +36,7 @@ const MODULE: &str = r#"(module
     (call $exit (i32.const 3)) (i32.const 0)))"#;
 
 #[test]
-fn a_module_gets_its_environment_time_and_bits() {
+fn module_gets_environment_time_and_random_bytes() {
     let builder = Host::builder().module_wat(MODULE);
     let host = builder.env("KEY", "v1").env("K2", "").start().unwrap();
     let lines: Vec<_> = (host.logs().into_iter())

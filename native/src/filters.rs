@@ -552,7 +552,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_and_whoever_panics_gets_one_answer() {
+    fn waiting_and_panicking_requests_get_the_same_answer() {
         let waiting = answer_to_panic();
         let own = Filters::ANSWER_TO_PANIC;
         assert_eq!((waiting.status, &*waiting.body), (own.status, own.body));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_filter_is_refused_with_the_names_of_all() {
+    fn unknown_filter_error_lists_all_filter_names() {
         assert_eq!(named(b"weir.fitment"), Ok(&registry::FITMENT));
         let error = named(b"weir.nothing").unwrap_err().to_string();
         assert!(error.starts_with("filter_name: "), "{error}");

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_a_label() {
+    fn metric_name_tag_becomes_a_label() {
         let tagged = split("weir_requests_total.verdict.sold_out");
         assert_eq!(
             tagged,

@@ -101,17 +101,20 @@ impl Secret {
     /// # Errors
     /// The variable or file is missing or empty.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FieldError> {
-        let (field, name, found) = match self {
-            Self::Env(name) => ("env", name.clone(), std::env::var_os(name)),
+        let (field, place, found) = match self {
+            Self::Env(name) => {
+                let place = format!("environment variable {name}");
+                ("env", place, std::env::var_os(name))
+            }
             Self::File(file) => {
                 let text = std::fs::read_to_string(file).ok();
                 let text = text.map(|text| text.trim_end().to_owned().into());
-                ("file", file.display().to_string(), text)
+                ("file", format!("file {}", file.display()), text)
             }
         };
         let found = found.map(std::ffi::OsString::into_encoded_bytes);
         found.filter(|secret| !secret.is_empty()).ok_or_else(|| {
-            let problem = format!("the environment variable {name} is missing or empty");
+            let problem = format!("the {place} is missing, unreadable or empty");
             FieldError::new(format!("{path}.{field}"), problem)
         })
     }
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_reads_what_stands_beside() {
+    fn engine_settings_are_split_from_the_filter_configuration() {
         let json = br#"{"a":[1],"native":{"redis":[{"name":"r","addresses":["[::1]:7"]}]}}"#;
         let (settings, rest) = split(json).unwrap();
         assert_eq!(rest, br#"{"a":[1]}"#);
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_redis_that_is_asked_must_be_somewhere_and_no_other() {
+    fn redis_settings_must_match_the_requested_names_exactly() {
         let json = br#"{"native":{"redis":[{"name":"a","addresses":["h:1"]},{"name":"b","addresses":["h:2"]}]}}"#;
         let (settings, _) = split(json).unwrap();
         let of = |names: &[&str]| {
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_in_a_variable_or_a_file() {
+    fn secret_is_read_from_a_variable_or_a_file() {
         let missing = Secret::Env("WEIR_NO_SUCH_VARIABLE".into())
             .read("p")
             .unwrap_err();
@@ -299,5 +302,18 @@ mod tests {
         std::fs::write(&file, "s3cret\n").unwrap();
         assert_eq!(Secret::File(file.clone()).read("p").unwrap(), b"s3cret");
         std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn missing_secret_is_refused_with_its_place() {
+        let file = Secret::File("/no/such/file".into());
+        let problem = file.read("redis.password").unwrap_err().to_string();
+        assert!(problem.contains("the file /no/such/file"), "{problem}");
+        let variable = Secret::Env("WEIR_NO_SUCH_VARIABLE".into());
+        let problem = variable.read("redis.password").unwrap_err().to_string();
+        assert!(
+            problem.contains("the environment variable WEIR_NO"),
+            "{problem}"
+        );
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_add_with_versions_lose_nothing() {
+    fn concurrent_versioned_additions_lose_no_update() {
         let (data, key) = (ProcessData, "test.threads");
         data.set(key, &0_u32.to_le_bytes(), MISSING);
         let add = || {
@@ -161,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn no_version_is_one_that_means_something_else() {
+    fn next_version_skips_the_reserved_values() {
         assert_eq!((next(1), next(MISSING - 1), next(MISSING)), (2, 1, 1));
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn generated_host_names_are_unique() {
         assert_ne!(ProcessHost.unique_name(), ProcessHost.unique_name());
         assert_ne!(ProcessHost.unguessable(), ProcessHost.unguessable());
     }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_has_gone_takes_nothing() {
+    fn ended_stream_accepts_no_effects() {
         let slot = Slot::new(None);
         assert!(!slot.put(Effect::Wake) && !slot.ring());
         assert!(slot.take().is_empty() && !slot.take_ring());

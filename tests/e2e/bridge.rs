@@ -166,7 +166,7 @@ fn bulk(bytes: &[u8]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result<()> {
+async fn replies_of_every_kind_and_size_arrive_whole_and_in_order() -> Result<()> {
     if is_left_out_on_native("the bridge to Redis") {
         return Ok(());
     }
@@ -214,7 +214,7 @@ async fn replies_of_every_kind_and_size_come_back_whole_and_in_order() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_call_is_refused_and_the_next_call_is_not_touched() -> Result<()> {
+async fn malformed_call_is_refused_and_the_next_call_succeeds() -> Result<()> {
     if is_left_out_on_native("the bridge to Redis") {
         return Ok(());
     }
@@ -250,7 +250,7 @@ async fn what_is_no_call_is_refused_and_the_next_call_is_not_touched() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_call_ever_gets_anothers_reply() -> Result<()> {
+async fn no_call_receives_the_reply_of_another() -> Result<()> {
     if is_left_out_on_native("the bridge to Redis") {
         return Ok(());
     }
@@ -283,7 +283,7 @@ async fn no_call_ever_gets_anothers_reply() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_is_down_ends_the_stream_and_is_no_hang() -> Result<()> {
+async fn unavailable_redis_ends_the_stream_without_a_hang() -> Result<()> {
     if is_left_out_on_native("the bridge to Redis") {
         return Ok(());
     }

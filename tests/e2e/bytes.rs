@@ -24,7 +24,7 @@ async fn ask_path(stack: &Stack, path: &str, headers: &[u8]) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_byte_that_is_no_text_kills_nothing() -> Result<()> {
+async fn non_text_byte_crashes_nothing() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(1)
         .key_prefix("bytes")
@@ -52,7 +52,7 @@ async fn a_byte_that_is_no_text_kills_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_cannot_bring_a_claim_or_reach_past_the_gate() -> Result<()> {
+async fn client_cannot_forge_a_claim_or_bypass_the_gate() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("forge")
@@ -104,7 +104,7 @@ fn headers_of(user: &str, count: usize) -> Vec<u8> {
 
 /// C1: the origin accepts every request that the gateway passes. Otherwise a claim would hold a unit without an order.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
+async fn origin_accepts_every_request_that_the_gateway_passes() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("readable")
@@ -137,7 +137,7 @@ async fn the_origin_reads_what_the_gateway_lets_pass() -> Result<()> {
 /// C1: a gateway that passes requests too large for the origin. Their units are for sale again immediately, not when
 /// claims end after half a minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_origin_refuses_unread_is_for_sale_again_at_once() -> Result<()> {
+async fn unit_of_an_order_refused_unread_is_for_sale_again_at_once() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("unread")
@@ -167,7 +167,7 @@ async fn what_the_origin_refuses_unread_is_for_sale_again_at_once() -> Result<()
 
 /// The origin must not wait for bytes that a client never sends, because the claim would hold a unit meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_of_any_kind_neither_hinders_an_order_nor_holds_a_unit() -> Result<()> {
+async fn no_kind_of_body_blocks_an_order_or_holds_a_unit() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("body")

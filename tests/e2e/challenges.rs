@@ -220,7 +220,7 @@ async fn with_captcha(prefix: &str, port: u16, if_unreachable: &'static str) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_captchas_provider_says_who_gets_a_token() -> Result<()> {
+async fn captcha_provider_decides_which_user_gets_a_token() -> Result<()> {
     // The stack generates its secrets, so the provider receives its own later.
     let port = ports::free()?;
     let stack = with_captcha("captcha", port, "refuse").await?;
@@ -268,7 +268,7 @@ async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<
 
 /// A page with the solver, and a checkout that requires two challenges, fails once, and then issues a token.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_solves_what_it_is_asked() -> Result<()> {
+async fn page_solves_its_challenge() -> Result<()> {
     let page =
         "<!doctype html><title>shop</title><script src=\"/weir-challenge.js\"></script><p>a shop";
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -324,6 +324,6 @@ async fn a_page_solves_what_it_is_asked() -> Result<()> {
 
 /// The solver is small, because a page waits for it.
 #[test]
-fn the_solver_is_small() {
+fn challenge_solver_is_small() {
     assert!(SOLVER.len() <= 4_608, "{} bytes", SOLVER.len());
 }

@@ -21,7 +21,7 @@ async fn refused(edit: fn(EnvoyConfig) -> Result<EnvoyConfig>) -> Result<String>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
+async fn invalid_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
     let unknown = refused(|config| {
         config.edit_filter(GATE, |json| {
             json["user_heder"] = json["user_header"].take();
@@ -56,7 +56,7 @@ async fn a_bad_field_is_refused_with_its_path_in_envoys_log() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_bridge_refuses_a_bad_field_too() -> Result<()> {
+async fn bridge_also_refuses_an_invalid_field() -> Result<()> {
     if is_left_out_on_native("the bridge's settings") {
         return Ok(());
     }

@@ -110,7 +110,7 @@ async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<(
 
 /// Nothing is lost, whenever clients disconnect: those who return get their claims.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_clients_gone_at_any_moment_lose_nothing() -> Result<()> {
+async fn thousand_disconnects_at_any_moment_lose_no_unit() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(2)
         .key_prefix("flee")

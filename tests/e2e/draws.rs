@@ -87,7 +87,7 @@ fn has_won(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_drawn_buys_and_anybody_can_check_who_that_is() -> Result<()> {
+async fn drawn_users_buy_and_the_draw_is_publicly_verifiable() -> Result<()> {
     let stack = Stack::builder().key_prefix("draws").start().await?;
     sale(&stack).await?;
     let before = drawn(&stack).await?;

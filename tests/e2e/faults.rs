@@ -44,7 +44,7 @@ async fn end(stack: &mut Stack, sale: &str, crowd: Crowd) -> Result<Verdicts> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_killed_with_an_append_only_file() -> Result<()> {
+async fn sale_is_exact_after_redis_crash_with_append_only_file() -> Result<()> {
     let mut stack = faulty("kept").start().await?;
     let crowd = rush(&stack, "kept").await?;
     let redis = stack.redis.server.as_mut().context("its own Redis")?;
@@ -58,7 +58,7 @@ async fn redis_killed_with_an_append_only_file() -> Result<()> {
 /// Redis loses everything: stock, claims, and users' orders. SQL has the orders, and the origin rebuilds the rest from
 /// it.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_killed_without_any_file() -> Result<()> {
+async fn sale_is_exact_after_redis_crash_without_persistence() -> Result<()> {
     let mut stack = faulty("lost")
         .redis_kind(RedisKind::Forgetful)
         .start()
@@ -85,7 +85,7 @@ async fn envoy_killed() -> Result<()> {
 
 /// Killed several times, so that it dies before and after commits: 32 concurrent buyers are at different stages.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_origin_killed_three_times() -> Result<()> {
+async fn sale_is_exact_after_three_origin_crashes() -> Result<()> {
     let mut stack = faulty("shot").start().await?;
     let crowd = rush(&stack, "shot").await?;
     for part in [2, 3, 4] {
@@ -139,7 +139,7 @@ async fn open_claims(stack: &Stack, sale: &str) -> Result<usize> {
 
 /// SQL is locked, so no order commits before the origin dies, although all are in progress.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_origin_killed_before_it_commits() -> Result<()> {
+async fn sale_is_exact_after_origin_crash_before_commit() -> Result<()> {
     let sale = "uncommitted";
     let mut stack = long_claims(sale).start().await?;
     stack.open_sale(sale, STOCK, SHARDS).await?;
@@ -167,7 +167,7 @@ async fn the_origin_killed_before_it_commits() -> Result<()> {
 
 /// SQL has the orders, but the origin dies before it updates Redis. Half of the users retry; the others do not.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_origin_killed_after_it_commits_and_before_redis_follows() -> Result<()> {
+async fn sale_is_exact_after_crash_between_commit_and_redis_update() -> Result<()> {
     let sale = "unsettled";
     let mut stack = long_claims(sale).faults_behind_origin().start().await?;
     stack.open_sale(sale, STOCK, SHARDS).await?;
@@ -232,13 +232,13 @@ async fn redis_behind(prefix: &str, fault: Fault) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replies_of_redis_delayed_but_in_time() -> Result<()> {
+async fn sale_is_exact_with_redis_delays_within_the_deadline() -> Result<()> {
     redis_behind("slow", Fault::Delay(Duration::from_millis(100))).await
 }
 
 /// Longer than `deadline_ms`: each call times out before its reply arrives.
 #[tokio::test(flavor = "multi_thread")]
-async fn replies_of_redis_delayed_beyond_the_deadline() -> Result<()> {
+async fn sale_is_exact_with_redis_delays_beyond_the_deadline() -> Result<()> {
     redis_behind("late", Fault::Delay(Duration::from_millis(400))).await
 }
 
@@ -254,7 +254,7 @@ async fn replies_of_redis_swallowed() -> Result<()> {
 
 /// The orders are made, but the responses are lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_of_the_origin_swallowed_and_cut() -> Result<()> {
+async fn sale_is_exact_with_lost_and_cut_origin_responses() -> Result<()> {
     let mut stack = faulty("unheard").faults_before_origin().start().await?;
     let crowd = rush(&stack, "unheard").await?;
     let proxy = stack.faults.before_origin.as_ref().context("a proxy")?;
@@ -269,7 +269,7 @@ async fn answers_of_the_origin_swallowed_and_cut() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sql_locked_for_seconds() -> Result<()> {
+async fn sale_is_exact_while_sql_is_locked_for_seconds() -> Result<()> {
     let mut stack = faulty("locked").start().await?;
     let crowd = rush(&stack, "locked").await?;
     let mut lock = sql(&stack).await?;

@@ -192,14 +192,14 @@ async fn gateway_answers_questions_and_origin_answers_unknown_ones() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garage_is_reached_through_the_gate_of_sales() -> Result<()> {
+async fn garage_requests_pass_through_the_sales_gate() -> Result<()> {
     let builder = Stack::builder().workers(1).key_prefix("garage");
     let stack = builder.fitment().start().await?;
     use_garage(&stack, &stack.gateway_url()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn garage_is_reached_through_all_filters() -> Result<()> {
+async fn garage_requests_pass_through_all_filters() -> Result<()> {
     if is_left_out_on_native("the shipped file for WebAssembly") {
         return Ok(());
     }
@@ -248,7 +248,7 @@ async fn lost_half_of_redis_is_unknown_until_origin_repairs_it() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_redis_is_down_the_answer_is_503_and_nothing_else() -> Result<()> {
+async fn redis_outage_returns_only_503() -> Result<()> {
     let mut shop = Shop::open("fitment-down").await?;
     shop.stack
         .redis
@@ -265,7 +265,7 @@ async fn while_redis_is_down_the_answer_is_503_and_nothing_else() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_products_move_no_answer_is_wrong() -> Result<()> {
+async fn no_answer_is_wrong_while_products_move() -> Result<()> {
     let shop = Shop::open("fitment-move").await?;
     let moving = async {
         for round in 0..10 {
@@ -294,7 +294,7 @@ async fn while_products_move_no_answer_is_wrong() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_of_any_kind_are_answered_by_a_real_envoy() -> Result<()> {
+async fn envoy_answers_fitment_bodies_of_any_kind() -> Result<()> {
     let shop = Shop::open("fitment-bodies").await?;
     let refused = |answer: &Response| {
         let told: Value = answer.json().unwrap_or_default();

@@ -29,7 +29,7 @@ async fn two_gateways_with_two_workers_each_sell_the_stock_once() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_gateways_killed_and_back() -> Result<()> {
+async fn sale_is_exact_after_one_of_two_gateways_restarts() -> Result<()> {
     let mut stack = faulty("one").start().await?;
     stack.start_gateway(GatewayOptions::default()).await?;
     stack.open_sale("one", STOCK, 4).await?;
@@ -76,18 +76,18 @@ async fn another_clock(prefix: &str, ahead_ms: i64) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_whose_clock_is_two_seconds_ahead() -> Result<()> {
+async fn sale_is_exact_with_a_gateway_clock_two_seconds_ahead() -> Result<()> {
     another_clock("ahead", 2_000).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_whose_clock_is_two_seconds_behind() -> Result<()> {
+async fn sale_is_exact_with_a_gateway_clock_two_seconds_behind() -> Result<()> {
     another_clock("behind", -2_000).await
 }
 
 /// More than the twelve sales in the source article.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_sales_open_at_once() -> Result<()> {
+async fn hundred_concurrent_sales_sell_exactly_their_stock() -> Result<()> {
     const SALES: usize = 100;
     const STOCK_EACH: u64 = 10;
     let mut stack = faulty("many").start().await?;

@@ -89,7 +89,7 @@ async fn open_sale(stack: &Stack) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_brings_a_good_token_buys_and_as_who_it_says() -> Result<()> {
+async fn only_valid_jwt_buys_and_only_as_its_subject() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("jwt")

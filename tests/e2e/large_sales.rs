@@ -35,7 +35,7 @@ const MEMBERS_MAX: u64 = 1_000;
 
 /// No command of a sale's gateways and origin reads as many collection members at once as the sale has buyers.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_reads_all_buyers_in_one_go() -> Result<()> {
+async fn no_redis_call_reads_all_buyers_at_once() -> Result<()> {
     const BUYERS: usize = 20_000;
     let mut stack = Stack::builder()
         .workers(1)
@@ -192,7 +192,7 @@ async fn size(
 /// long the admin waits for its status.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
-async fn buyers_beside_a_resting_sale_with_many_buyers() -> Result<()> {
+async fn order_latency_is_measured_while_a_large_sale_is_idle() -> Result<()> {
     let buyers: usize = std::env::var("WEIR_BUYERS").map_or(Ok(500_000), |text| text.parse())?;
     let mut stack = Stack::builder()
         .workers(1)

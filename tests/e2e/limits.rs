@@ -95,7 +95,7 @@ async fn counted(stack: &Stack, least: u64) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_floods_is_limited_and_nobody_else() -> Result<()> {
+async fn flooding_user_is_limited_and_others_are_not() -> Result<()> {
     let stack = limited("user-flood").await?;
     // A user has one limit across all addresses and workers.
     let (mut passed, mut answers) = (0, Vec::new());

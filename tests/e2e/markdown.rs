@@ -42,7 +42,7 @@ fn documents(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 #[test]
-fn every_relative_link_leads_somewhere() -> Result<()> {
+fn every_relative_link_has_an_existing_target() -> Result<()> {
     let root = weir_stack::workspace::root();
     let mut found = Vec::new();
     documents(&root, &mut found)?;
@@ -89,7 +89,7 @@ fn every_page_is_in_the_book() -> Result<()> {
 
 /// mdBook builds the book. Without Python to install it, the test prints that it is skipped.
 #[test]
-fn the_book_can_be_made() -> Result<()> {
+fn documentation_book_can_be_built() -> Result<()> {
     let program = match MdBook::find_or_get(&mut Console) {
         Ok(MdBook(program)) => program,
         Err(error) => {

@@ -30,7 +30,7 @@ fn own_route_first(config: EnvoyConfig) -> Result<EnvoyConfig> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_goes_by_another_route_takes_no_unit() -> Result<()> {
+async fn request_on_another_route_takes_no_unit() -> Result<()> {
     if is_left_out_on_native("names of routes") {
         return Ok(());
     }

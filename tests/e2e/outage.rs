@@ -14,7 +14,7 @@ use weir_stack::{GatewayOptions, Stack};
 use weir_tests::{books, buy, rests, rush, until, users, verdict};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
+async fn sale_continues_after_redis_stops_and_restarts() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(2)
         .key_prefix("outage")
@@ -73,7 +73,7 @@ async fn redis_stopped_and_started_in_mid_sale() -> Result<()> {
 
 /// C4: Redis loses everything during a sale. No user gets "sold out" until SQL has nothing left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_forgot_everything_makes_nobody_hear_sold_out() -> Result<()> {
+async fn loss_of_all_redis_data_returns_no_false_sold_out() -> Result<()> {
     const STOCK: u64 = 60;
     let mut stack = Stack::builder()
         .workers(2)
@@ -146,7 +146,7 @@ async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
+async fn origin_crash_loses_no_claim() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(1)
         .key_prefix("origin")
@@ -177,7 +177,7 @@ async fn an_origin_that_dies_loses_no_claim() -> Result<()> {
 /// An origin that receives the request and does not respond: the route's timeout ends it, and the client is told to
 /// retry.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result<()> {
+async fn hanging_origin_times_out_and_loses_no_claim() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(1)
         .key_prefix("hangs")
@@ -211,7 +211,7 @@ async fn an_origin_that_hangs_is_given_up_in_time_and_loses_no_claim() -> Result
 
 /// A client that sends half of its headers, and a request without an answer, as if its VM had died.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_does_not_end_is_ended() -> Result<()> {
+async fn endless_request_is_terminated() -> Result<()> {
     let shorter = |config: EnvoyConfig| {
         config.holding()?.edit_http(|http| {
             let stream = "/common_http_protocol_options/max_stream_duration";
@@ -273,7 +273,7 @@ async fn entered(stack: &Stack, state: &str) -> Result<u64> {
 
 /// The breaker reads the origin's status from a property that only a real Envoy provides.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
+async fn failing_origin_gets_no_requests_until_it_recovers() -> Result<()> {
     let mut stack = watching("breaker").await?;
     for n in 0..2 * FAILURES {
         let answer = buy(&stack, "breaker", &format!("well-{n}")).await?;
@@ -317,7 +317,7 @@ async fn an_origin_that_fails_is_left_alone_until_it_is_back() -> Result<()> {
 
 /// A breaker opens for a second, even if its clock is changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()> {
+async fn clock_set_back_during_origin_outage_stops_no_sale() -> Result<()> {
     const BACK: Duration = Duration::from_secs(1_200);
     let mut stack = watching("stepped").await?;
     let own_clock = GatewayOptions {
@@ -362,7 +362,7 @@ async fn a_clock_set_back_while_the_origin_is_away_stops_no_sale() -> Result<()>
 
 /// Envoy answers in the origin's place, with a verdict of its own. A client's header must not count as a verdict.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verdict_is_the_gates_or_none() -> Result<()> {
+async fn verdict_header_of_a_client_is_replaced_by_the_gate() -> Result<()> {
     let mut stack = watching("forged").await?;
     stack.origin.process().kill();
     let forged = [("x-user-id", "alice"), ("x-weir-verdict", "granted")];

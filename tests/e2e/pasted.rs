@@ -182,7 +182,7 @@ fn counted(line: &str) -> Option<String> {
 }
 
 #[test]
-fn limit_of_the_first_five_minutes_refuses_too_many() -> Result<()> {
+fn limit_of_the_first_five_minutes_refuses_excess_requests() -> Result<()> {
     let Some(output) = start("Limit a service of yours, without Redis")? else {
         return Ok(());
     };
@@ -206,7 +206,7 @@ fn sale_of_the_first_five_minutes_sells() -> Result<()> {
 }
 
 #[test]
-fn link_of_the_first_five_minutes_leads_somewhere() -> Result<()> {
+fn link_of_the_first_five_minutes_redirects() -> Result<()> {
     let Some(output) = start("Shorten a link")? else {
         return Ok(());
     };

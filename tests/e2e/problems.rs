@@ -81,7 +81,7 @@ fn is_page(answer: &Response, status: u16, page: Page, language: Language) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_tells_browsers_by_a_page_that_redis_is_gone() -> Result<()> {
+async fn filter_shows_browsers_a_page_during_redis_outage() -> Result<()> {
     let mut stack = Stack::builder().key_prefix("pages").start().await?;
     stack.open_sale("pages", 2, 1).await?;
     ensure!(buy(&stack, "pages", "alice").await?.status == 201);

@@ -31,7 +31,7 @@ async fn cdn(page: String) -> Result<Server> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_countdown_goes_by_the_gateway_and_opens_the_sale() -> Result<()> {
+async fn countdown_uses_the_gateway_clock_and_opens_the_sale() -> Result<()> {
     let stack = Stack::builder().key_prefix("countdown").start().await?;
     let starts_at_ms = now_ms() + 12_000;
     let more = json!({ "starts_at_ms": starts_at_ms });

@@ -71,7 +71,7 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
 
 /// The sizes of a shoe: one sale each, with a shared cap of three pairs per person.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_has_so_many_units_of_sales_that_belong_together() -> Result<()> {
+async fn user_cap_applies_across_sales_of_a_group() -> Result<()> {
     let stack = Stack::builder().key_prefix("group").start().await?;
     let group = json!({ "user_cap": 3, "group": { "id": "shoe", "user_cap": 3 } });
     for sale in ["size-41", "size-42"] {

@@ -26,7 +26,7 @@ async fn storm(stack: &mut Stack, sale: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_tls_with_a_password() -> Result<()> {
+async fn sale_works_with_redis_over_tls_with_a_password() -> Result<()> {
     let mut stack = faulty("secured")
         .redis_kind(RedisKind::Secured)
         .start()
@@ -42,7 +42,7 @@ async fn over_tls_with_a_password() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_a_cluster_of_three() -> Result<()> {
+async fn sale_works_with_a_redis_cluster_of_three_nodes() -> Result<()> {
     let mut stack = faulty("cluster")
         .redis_kind(RedisKind::Cluster)
         .start()
@@ -57,7 +57,7 @@ async fn over_a_cluster_of_three() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_the_cluster_killed() -> Result<()> {
+async fn sale_is_exact_after_a_cluster_node_restarts() -> Result<()> {
     let mut stack = faulty("node")
         .redis_kind(RedisKind::Cluster)
         .start()
@@ -78,7 +78,7 @@ async fn a_node_of_the_cluster_killed() -> Result<()> {
 const DROPS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
+async fn sale_is_exact_while_redis_repeatedly_drops_connections() -> Result<()> {
     let mut stack = faulty("dropped").start().await?;
     stack.open_sale("dropped", STOCK, SHARDS).await?;
     let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
@@ -105,7 +105,7 @@ async fn a_redis_that_drops_its_connections_again_and_again() -> Result<()> {
 
 /// As after a failover, when connections still lead to the former primary.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_has_become_a_replica_is_left() -> Result<()> {
+async fn connections_to_a_demoted_redis_are_replaced() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("replica")

@@ -110,7 +110,7 @@ async fn assert_recovers(stack: &mut Stack, sale: &str) -> Result<()> {
 
 /// After a failover, the address still leads to the former primary.
 #[tokio::test(flavor = "multi_thread")]
-async fn demoted_primary_is_told_as_readonly() -> Result<()> {
+async fn demoted_primary_is_reported_as_readonly() -> Result<()> {
     let (mut stack, mut redis) = shop("demoted").await?;
     let dir = tempfile::tempdir()?;
     let port = ports::free()?;
@@ -147,7 +147,7 @@ async fn demoted_primary_is_told_as_readonly() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_redis_is_told_as_oom() -> Result<()> {
+async fn full_redis_is_reported_as_oom() -> Result<()> {
     let (mut stack, mut redis) = shop("full").await?;
     run(&mut redis, "CONFIG SET maxmemory 1").await?;
     assert_all_say_why(&mut stack, "full", "oom", "OOM").await?;
@@ -156,7 +156,7 @@ async fn full_redis_is_told_as_oom() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn user_without_evalsha_is_told_as_noperm() -> Result<()> {
+async fn user_without_evalsha_is_reported_as_noperm() -> Result<()> {
     let (mut stack, mut redis) = shop("forbidden").await?;
     run(&mut redis, "ACL SETUSER default -evalsha").await?;
     assert_all_say_why(&mut stack, "forbidden", "noperm", "NOPERM").await?;
@@ -166,7 +166,7 @@ async fn user_without_evalsha_is_told_as_noperm() -> Result<()> {
 
 /// Each call may need the text of its script.
 #[tokio::test(flavor = "multi_thread")]
-async fn sale_is_exact_while_scripts_are_flushed_again_and_again() -> Result<()> {
+async fn sale_is_exact_while_scripts_are_flushed_repeatedly() -> Result<()> {
     let (stack, mut redis) = shop("flushed").await?;
     let flushes = tokio::spawn(async move {
         loop {

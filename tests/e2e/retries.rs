@@ -52,7 +52,7 @@ async fn until_ordered(stack: &Stack, sale: &str, orders: u64) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_origins_answer_is_lost_after_it_committed() -> Result<()> {
+async fn retry_after_lost_origin_response_returns_the_first_order() -> Result<()> {
     let sale = "lost-answer";
     let mut stack = start(faulty(sale).faults_before_origin(), sale).await?;
     let proxy = |stack: &Stack, fault| -> Result<()> {
@@ -104,7 +104,7 @@ async fn the_origins_answer_is_lost_after_it_committed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reply_of_redis_is_lost_after_it_granted() -> Result<()> {
+async fn retry_after_lost_redis_reply_takes_no_second_unit() -> Result<()> {
     let sale = "lost-reply";
     let mut stack = start(faulty(sale).faults_before_redis(), sale).await?;
     let proxy = stack.faults.before_redis.as_ref().context("a proxy")?;
@@ -135,7 +135,7 @@ async fn the_reply_of_redis_is_lost_after_it_granted() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_client_hangs_up_before_it_hears() -> Result<()> {
+async fn retry_after_client_disconnect_returns_the_first_order() -> Result<()> {
     let sale = "hung-up";
     let mut stack = start(faulty(sale), sale).await?;
     let authority = stack.gateway_authority();

@@ -26,7 +26,7 @@ fn retry_after_s(answer: &Response) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sale_is_known_before_it_is_warm() -> Result<()> {
+async fn gateway_sees_a_sale_before_it_is_warm() -> Result<()> {
     const STARTS_IN_S: u64 = 4;
     let stack = stack("early").await?;
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
@@ -66,7 +66,7 @@ async fn order_right_after_the_warm_up_is_granted() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_reserved_is_no_server_error() -> Result<()> {
+async fn fully_reserved_sale_returns_no_server_error() -> Result<()> {
     let stack = stack("reserved").await?;
     let hold = json!({ "payment": { "hold": { "pay_within_ms": 600_000 } } });
     stack.open_sale_with("reserved", 1, 1, hold).await?;

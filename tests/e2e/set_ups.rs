@@ -74,7 +74,7 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gateway_with_wrong_claim_secret_holds_no_unit_and_says_why() -> Result<()> {
+async fn gateway_with_wrong_claim_secret_holds_no_unit_and_logs_why() -> Result<()> {
     let stack = Stack::builder().workers(1).start().await?;
     stack.open_sale("s1", 5, 1).await?;
     let redis = stack.redis.server.as_ref().context("its own Redis")?;
@@ -173,7 +173,7 @@ async fn causes_of_redis_failures_are_distinguished() -> Result<()> {
 
 /// The VMs of Envoy's main thread cannot reach Redis and must not try: each attempt would count as a failure.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_gateway_counts_no_failures_and_warns_of_nothing() -> Result<()> {
+async fn idle_gateway_counts_no_failures_and_logs_no_warnings() -> Result<()> {
     if is_left_out_on_native("the bridge") {
         return Ok(());
     }

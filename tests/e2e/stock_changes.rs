@@ -28,7 +28,7 @@ async fn done(stack: &Stack, sale: &str, key: &str, units: i64) -> Result<i64> {
 
 /// The origin dies after SQL has stored the change and before Redis has; later Redis loses everything.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_that_is_sold_out_sells_exactly_what_is_added() -> Result<()> {
+async fn sold_out_sale_sells_exactly_the_added_units() -> Result<()> {
     const SALE: &str = "added";
     let mut stack = faulty(SALE).start().await?;
     stack.open_sale(SALE, 20, 4).await?;
@@ -60,7 +60,7 @@ async fn a_sale_that_is_sold_out_sells_exactly_what_is_added() -> Result<()> {
 
 /// Held units stay held; all other units can be withdrawn. Then the sale ends early, and continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn units_are_withdrawn_while_buyers_come_and_the_end_moves() -> Result<()> {
+async fn units_are_withdrawn_and_the_end_moves_during_purchases() -> Result<()> {
     const SALE: &str = "withdrawn";
     let mut stack = faulty(SALE).start().await?;
     stack.open_sale(SALE, 600, 4).await?;

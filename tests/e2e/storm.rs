@@ -8,7 +8,7 @@ use weir_tests::{books, buy, claim_groups, rush, script_calls, users, verdict};
 const ROUNDS: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exactly_the_stock_is_sold_and_then_sold_out_costs_no_redis() -> Result<()> {
+async fn stock_is_sold_exactly_and_sold_out_costs_no_redis_call() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("storm")
@@ -36,7 +36,7 @@ async fn exactly_the_stock_is_sold_and_then_sold_out_costs_no_redis() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_buyer_who_asks_again_gets_no_second_unit() -> Result<()> {
+async fn repeated_purchase_gets_no_second_unit() -> Result<()> {
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("again")

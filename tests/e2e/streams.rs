@@ -166,7 +166,7 @@ async fn start(port: u16) -> Result<Stack> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_may_end_in_any_way() -> Result<()> {
+async fn envoy_survives_every_end_of_a_bridge_stream() -> Result<()> {
     if is_left_out_on_native("streams to the bridge") {
         return Ok(());
     }

@@ -88,7 +88,7 @@ async fn each_worker_sees_a_switch_within_500_ms() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
+async fn sale_supports_drain_static_page_and_shadow_modes() -> Result<()> {
     let stack = two_gateways("modes").await?;
 
     switch(&stack, "modes", json!({ "state": "drain" })).await?;
@@ -142,7 +142,7 @@ async fn a_sale_drains_is_behind_a_page_and_in_shadow() -> Result<()> {
 
 /// The status of a real sale: a countdown, and later "sold out".
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_tells_what_is_left() -> Result<()> {
+async fn sale_status_shows_remaining_units() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("status")

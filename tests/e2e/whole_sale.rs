@@ -141,7 +141,7 @@ pub(crate) async fn audited(stack: &Stack, sale: &str, stock: u64, orders: u64) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_has_reserved_in_time_buys() -> Result<()> {
+async fn only_users_with_a_timely_reservation_can_buy() -> Result<()> {
     let stack = stack("reserve").await?;
     let now = now_ms()?;
     let window = |from_ms: u64, until_ms: u64| json!({ "reservation": { "from_ms": from_ms, "until_ms": until_ms } });
@@ -270,7 +270,7 @@ async fn suspected_bot_and_operator_blocked_user_cannot_buy() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_paid_in_time_and_then_stays() -> Result<()> {
+async fn order_paid_in_time_is_kept() -> Result<()> {
     let stack = stack("paid").await?;
     let hold = json!({ "payment": { "hold": { "pay_within_ms": HOUR_MS } } });
     stack.open_sale_with("paid", 3, 1, hold).await?;
@@ -320,7 +320,7 @@ async fn sold_out_sale_reopens_when_an_unpaid_order_expires() -> Result<()> {
 
 /// With a hold of one second, a user who reorders at each expiry once got 9 of 11 holds.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
+async fn user_with_expired_holds_is_blocked_and_others_buy() -> Result<()> {
     let stack = stack("hoard").await?;
     let hold = json!({ "payment": { "hold": { "pay_within_ms": 1_000 } } });
     stack.open_sale_with("hoard", 2, 1, hold).await?;
@@ -339,7 +339,7 @@ async fn who_lets_holds_expire_leaves_the_next_to_others() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_order_gives_its_unit_to_the_next_one() -> Result<()> {
+async fn cancelled_order_releases_its_unit_to_the_next_buyer() -> Result<()> {
     let stack = stack("cancel").await?;
     stack.open_sale("cancel", 1, 1).await?;
     let path = order(&stack, "cancel", "alice").await?;
@@ -366,7 +366,7 @@ async fn is_sold_out(stack: &Stack, sale: &str, user: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_units_leave_at_payment_who_pays_first_has_them() -> Result<()> {
+async fn first_payers_get_the_units_when_stock_drops_at_payment() -> Result<()> {
     let stack = stack("at-payment").await?;
     let more = json!({ "payment": "at_payment" });
     stack.open_sale_with("at-payment", 1, 1, more).await?;
@@ -392,7 +392,7 @@ fn signed_as(stack: &Stack, user: &str) -> Result<identity::SignedUser> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_its_users_whatever_another_one_sends() -> Result<()> {
+async fn order_stays_private_despite_forged_user_headers() -> Result<()> {
     let stack = stack("whose").await?;
     stack.open_sale("whose", 2, 1).await?;
     let path = order(&stack, "whose", "alice").await?;

@@ -51,7 +51,7 @@ fn host(filter: &Value) -> Option<(String, Host)> {
 }
 
 #[test]
-fn idle_filters_call_nobody_and_warn_of_nothing() {
+fn idle_filters_make_no_calls_and_log_no_warnings() {
     let hosts = hosts();
     assert_eq!(hosts.len(), weir_registry::FILTERS.len());
     for (name, host) in hosts {
@@ -63,7 +63,7 @@ fn idle_filters_call_nobody_and_warn_of_nothing() {
 }
 
 #[test]
-fn a_worker_reads_redis_from_its_first_stream_on() {
+fn worker_reads_redis_from_its_first_stream() {
     for (name, host) in hosts() {
         host.malformed_request(1);
         host.advance(Duration::from_millis(100));

@@ -42,7 +42,7 @@ fn texts(program: &[u8], start: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_function_that_is_called_is_one_of_each_envoys() -> Result<()> {
+fn every_called_function_exists_in_each_envoy() -> Result<()> {
     for envoy in envoys()? {
         let program = std::fs::read(&envoy).context("no Envoy")?;
         let there = texts(&program, "envoy_dynamic_module_callback_");
@@ -54,7 +54,7 @@ fn every_function_that_is_called_is_one_of_each_envoys() -> Result<()> {
 }
 
 #[test]
-fn every_hook_that_an_envoy_demands_is_exported() -> Result<()> {
+fn every_required_envoy_hook_is_exported() -> Result<()> {
     for envoy in envoys()? {
         let program = std::fs::read(&envoy).context("no Envoy")?;
         let hooks = texts(&program, "envoy_dynamic_module_on_http_filter_");

@@ -405,7 +405,7 @@ async fn compare_each(pair: Pair, requests: Vec<String>, least: u64) -> Result<(
 
 /// Room requests with the token of a visitor who waits. Tokens of new visitors differ from gateway to gateway.
 #[tokio::test(flavor = "multi_thread")]
-async fn room_is_answered_alike() -> Result<()> {
+async fn fast_path_answers_rooms_like_the_http_filter() -> Result<()> {
     let pair = Pair::of("fast-rooms", rooms).await?;
     let cookie = RefCell::new(String::new());
     for gateway in [&pair.with, &pair.without] {
@@ -461,7 +461,7 @@ async fn room_is_answered_alike() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limit_is_answered_alike() -> Result<()> {
+async fn fast_path_answers_limits_like_the_http_filter() -> Result<()> {
     let pair = Pair::of("fast-limits", limits).await?;
     let limited = |user: &str, more: &str| get("/limited", &format!("x-user-id: {user}\r\n{more}"));
     // Uses up the limit of one user at both gateways.
@@ -497,7 +497,7 @@ impl Chance {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusal_before_http_is_that_of_the_http_filter() -> Result<()> {
+async fn refusal_before_http_equals_that_of_the_http_filter() -> Result<()> {
     let pair = Pair::start("fast-alike").await?;
     compare_each(pair, requests(), 8).await
 }
@@ -515,7 +515,7 @@ fn chosen((variable, otherwise): (&str, u64)) -> Result<u64> {
 
 /// Random sequences on one connection, split at random bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn sequences_and_splits_are_answered_alike() -> Result<()> {
+async fn fast_path_answers_sequences_and_splits_like_the_filter() -> Result<()> {
     let pair = Pair::start("fast-splits").await?;
     let requests = requests();
     let mut chance = Chance(chosen(SEED)?);
@@ -584,7 +584,7 @@ async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
 
 /// A client that does not read cannot make the gateway buffer unlimited answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn client_that_does_not_read_is_not_answered_without_bound() -> Result<()> {
+async fn responses_to_a_client_that_does_not_read_are_bounded() -> Result<()> {
     let pair = Pair::start("fast-deaf").await?;
     let url = pair.with.url();
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;

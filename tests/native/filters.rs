@@ -9,7 +9,7 @@ use weir_stack::native::Host;
 use weir_tests::{EventGateway, LinkSetup, RedisPath, Setup, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_is_one_of_all_workers() -> Result<()> {
+async fn all_workers_share_one_limit() -> Result<()> {
     Host::Native.choose();
     let setup = Setup {
         gateways: 1,
@@ -28,7 +28,7 @@ async fn a_limit_is_one_of_all_workers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_is_followed_from_redis_and_then_from_memory() -> Result<()> {
+async fn link_is_resolved_from_redis_and_then_from_memory() -> Result<()> {
     Host::Native.choose();
     let setup = LinkSetup {
         gateways: 1,
@@ -54,7 +54,7 @@ async fn a_link_is_followed_from_redis_and_then_from_memory() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_are_stamped_and_pass() -> Result<()> {
+async fn events_are_stamped_and_forwarded() -> Result<()> {
     Host::Native.choose();
     let mut gateway = EventGateway::start(None, BTreeMap::new()).await?;
     let headers = [
@@ -76,7 +76,7 @@ async fn events_are_stamped_and_pass() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fitment_is_asked_with_a_body() -> Result<()> {
+async fn fitment_query_is_sent_in_a_body() -> Result<()> {
     let builder = weir_stack::Stack::builder().host(Host::Native).workers(2);
     let mut stack = builder.key_prefix("native-fit").fitment().start().await?;
     for (kind, file) in [

@@ -17,7 +17,7 @@ fn is_failure(name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_native_gateway_counts_no_failure_and_warns_of_nothing() -> Result<()> {
+async fn idle_native_gateway_counts_no_failure_and_logs_no_warning() -> Result<()> {
     Host::Native.choose();
     let data = DataDir::open(None)?;
     let redis = tools::Redis::find_or_get(&mut SilentReporter)?;

@@ -7,7 +7,7 @@ use weir_stack::native::Host;
 use weir_tests::{books, buy, rush, until, users};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_answers_503_and_is_counted_and_envoy_lives() -> Result<()> {
+async fn panic_returns_503_and_is_counted_and_envoy_survives() -> Result<()> {
     let builder = Stack::builder().host(Host::NativePanicking).workers(2);
     let mut stack = builder.key_prefix("panics").start().await?;
     stack.open_sale("panics", 50, 2).await?;
@@ -43,7 +43,7 @@ async fn a_panic_answers_503_and_is_counted_and_envoy_lives() -> Result<()> {
 
 /// The shipped library ignores a request to panic.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_shipped_panics_for_nobody() -> Result<()> {
+async fn shipped_library_ignores_the_test_panic_header() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(1);
     let stack = builder.key_prefix("no-panics").start().await?;
     stack.open_sale("no-panics", 1, 1).await?;

@@ -43,7 +43,7 @@ async fn is_refused(expected: &str, edit: fn(&mut Value) -> Result<()>) -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_field_is_refused_with_its_path_in_validation_too() -> Result<()> {
+async fn invalid_field_is_refused_with_its_path_in_validation_too() -> Result<()> {
     is_refused(
         "weir.seckill_gate: configuration refused: redis.deadline_ms: invalid type",
         |json| set(json, "/redis/deadline_ms", "250"),
@@ -72,7 +72,7 @@ async fn a_bad_field_is_refused_with_its_path_in_validation_too() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_library_that_is_not_there_is_refused() -> Result<()> {
+async fn missing_library_is_refused() -> Result<()> {
     let library = Path::new("/nonexistent/libweir_native.so");
     for error in refusals(library, |_| Ok(())).await? {
         assert!(error.contains("libweir_native.so"), "{error}");

@@ -170,7 +170,7 @@ async fn buy_all(client: usize, url: Arc<str>, is_over: Arc<AtomicBool>) -> BTre
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_configuration_replaced_in_mid_sale_leaves_no_claim_behind() -> Result<()> {
+async fn configuration_replaced_during_a_sale_leaves_no_claim() -> Result<()> {
     let mut stack = Stack::builder()
         .host(Host::Native)
         .workers(1)

@@ -47,13 +47,13 @@ async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_sells_exactly_its_stock() -> Result<()> {
+async fn native_gateway_sells_exactly_the_stock() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(2);
     sells_exactly(builder.key_prefix("native").start().await?, "native").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_oldest_envoy_loads_it_and_serves() -> Result<()> {
+async fn oldest_envoy_loads_the_library_and_serves() -> Result<()> {
     let envoy = oldest_envoy(&mut SilentReporter)?;
     assert!(envoy.display().to_string().contains(OLDEST_ENVOY_VERSION));
     let options = Options { envoy: Some(envoy) };
@@ -63,7 +63,7 @@ async fn the_oldest_envoy_loads_it_and_serves() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_away_is_unavailable_and_it_comes_back_by_itself() -> Result<()> {
+async fn redis_outage_returns_unavailable_and_recovers_automatically() -> Result<()> {
     let builder = Stack::builder().host(Host::Native).workers(2);
     let mut stack = builder.key_prefix("native-away").start().await?;
     stack.open_sale("native-away", 40, 2).await?;

@@ -10,7 +10,7 @@ use weir_stack::{DataDir, ports, tools};
 use weir_tests::{until, use_garage};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_file_sells_and_keeps_garages() -> Result<()> {
+async fn shipped_configuration_sells_and_stores_garages() -> Result<()> {
     // Uses Redis, origin and secrets of a stack; the stack's own gateway is unused.
     let mut stack = Stack::builder()
         .host(Host::Native)

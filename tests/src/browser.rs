@@ -391,7 +391,7 @@ mod tests {
     use weir_stack::report::SilentReporter;
 
     #[tokio::test]
-    async fn a_page_is_clicked_through_and_shown() {
+    async fn browser_types_clicks_and_takes_a_screenshot() {
         let temp = tempfile::tempdir().unwrap();
         let tool = tools::Chromium::find_or_get(&mut SilentReporter).unwrap();
         let mut browser = Browser::start(&tool, temp.path()).await.unwrap();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_may_stand_behind_the_path_of_envoy() {
+    fn task_is_accepted_after_the_envoy_path() {
         assert_eq!(task_in("demo --once"), Some(0));
         assert_eq!(task_in("--envoy /x demo"), Some(2));
         assert_eq!(task_in("--envoy=/x up --help"), Some(1));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_may_have_two_words() {
+    fn task_name_can_have_two_words() {
         let of = |line: &str| {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             task_of(&words).map(|task| task.name)

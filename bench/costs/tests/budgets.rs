@@ -108,6 +108,6 @@ fn is_within(cost: &Cost) -> bool {
 
 /// Counted, not measured: a second run gives the same.
 #[test]
-fn costs_do_not_change_from_run_to_run() {
+fn costs_are_equal_in_every_run() {
     assert_eq!(all().unwrap(), all().unwrap());
 }

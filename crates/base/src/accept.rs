@@ -50,7 +50,7 @@ mod tests {
     const JSON: &str = "application/json";
 
     #[test]
-    fn a_type_that_is_named_and_liked_best_is_preferred() {
+    fn explicit_type_with_highest_quality_is_preferred() {
         for header in [
             "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
             "TEXT/HTML",
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_or_liked_less_is_not() {
+    fn implicit_or_lower_quality_type_is_not_preferred() {
         for header in [
             "",
             "*/*",

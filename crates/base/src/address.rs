@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_counts_by_itself_however_it_is_written() {
+    fn ipv4_address_in_any_notation_is_its_own_group() {
         for address in [
             "1.2.3.4:5",
             "1.2.3.4",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_ipv6_address_the_network_counts() {
+    fn ipv6_addresses_are_grouped_by_64_bit_network() {
         let network = AddressGroup::V6([0x20, 1, 0xd, 0xb8, 0, 7, 0, 8]);
         for address in [
             "[2001:db8:7:8::1]:5",
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_address_is_one_group() {
+    fn invalid_addresses_share_one_group() {
         for other in [
             "",
             "/tmp/a.sock",
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_no_address_of_the_same_bytes() {
+    fn network_and_address_with_same_bytes_have_different_keys() {
         let address = AddressGroup::V4([1, 2, 3, 4]);
         let network = AddressGroup::V6([1, 2, 3, 4, 0, 0, 0, 0]);
         assert_ne!(address.key(), network.key());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_known_by_its_key_and_shown_as_people_write_it() {
+    fn group_is_decoded_from_its_key_and_shown_in_usual_notation() {
         for (address, shown) in [
             ("192.0.2.1:5", "192.0.2.1"),
             ("[2001:db8:7:8::1]:5", "2001:db8:7:8::/64"),
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_address_with_a_port_has_its_group(ip: IpAddr, port: u16) {
+        fn socket_address_has_the_group_of_its_ip(ip: IpAddr, port: u16) {
             let text = format!("{}", SocketAddr::new(ip, port));
             let group = AddressGroup::read(text.as_bytes());
             prop_assert_eq!(group, AddressGroup::from_ip(ip));
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn two_groups_have_two_keys(a: IpAddr, b: IpAddr) {
+        fn different_groups_have_different_keys(a: IpAddr, b: IpAddr) {
             let (a, b) = (AddressGroup::from_ip(a), AddressGroup::from_ip(b));
             prop_assert_eq!(a == b, a.key() == b.key());
             prop_assert_ne!(a.key(), AddressGroup::Other.key());

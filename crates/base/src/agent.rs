@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_says_so_in_one_word_of_its_header() {
+    fn prefetch_is_detected_by_a_token_in_its_header() {
         for value in ["prefetch", "prefetch;prerender", "Preview", "a, prerender"] {
             assert!(is_prefetch(value.as_bytes()), "{value}");
         }

@@ -29,7 +29,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn texts_are_the_same_if_each_byte_is() {
+    fn texts_are_equal_if_all_bytes_are_equal() {
         for len in 0..40 {
             let text: Vec<u8> = (0..len).collect();
             assert!(is_same(&text, &text.clone()));

@@ -67,7 +67,7 @@ mod tests {
     use serde::de::value::Error as Refusal;
 
     #[test]
-    fn a_configuration_says_a_duration_as_text_and_is_told_how() {
+    fn duration_is_read_from_text_and_error_shows_the_format() {
         fn read<'de, T: IntoDeserializer<'de, Refusal>>(value: T) -> Result<Duration, Refusal> {
             Duration::deserialize(value.into_deserializer())
         }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_units_are_durations_and_nothing_else() {
+    fn only_numbers_with_units_are_durations() {
         let read = |text| Duration::read(text).map(|duration| duration.ms);
         assert_eq!(read("100ms"), Some(100));
         assert_eq!(read("0s"), Some(0));

@@ -39,7 +39,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn an_error_tells_its_field_unless_it_is_of_the_whole() {
+    fn field_error_starts_with_its_path_unless_path_is_root() {
         for (path, told) in [
             ("rules[2].limit", "rules[2].limit: is missing"),
             ("", "is missing"),

@@ -54,7 +54,7 @@ mod tests {
 
     /// Users' home shards depend on these values, so they must never change.
     #[test]
-    fn the_stable_hash_is_fixed_for_ever() {
+    fn stable_hash_matches_fixed_values() {
         assert_eq!(fnv1a_64(b"foobar"), 0x8594_4171_f739_67e8); // published test vector
         assert_eq!(fmix64(1), 0xb456_bcfc_34c2_cb2c);
         assert_eq!(stable_hash(b"foobar"), 3_180_132_088_784_447_275);
@@ -62,14 +62,14 @@ mod tests {
 
     /// Clicks identify user agents by this hash, and during an upgrade workers of both versions share memory.
     #[test]
-    fn a_seeded_hash_is_the_same_in_every_version() {
+    fn seeded_hash_matches_fixed_values() {
         assert_eq!(seeded_hash(7, b"foobar"), 3_242_123_865_584_465_428);
         let texts: [&[u8]; 4] = [b"foo", b"", b"foobar", b"b"];
         assert_eq!(seeded_hash_of(7, texts), 666_817_959_775_880_241);
     }
 
     #[test]
-    fn another_seed_or_other_texts_have_another_hash() {
+    fn different_seeds_or_texts_have_different_hashes() {
         let lists: [&[&[u8]]; 7] = [
             &[],
             &[b""],

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_gateways_send_is_told_from_what_clients_may() {
+    fn gateway_only_headers_differ_from_client_headers() {
         for name in GATEWAY_ONLY {
             assert!(is_gateway_only(name.as_bytes()), "{name}");
         }

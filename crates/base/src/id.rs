@@ -150,7 +150,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn a_sale_id_keeps_out_what_would_break_a_key_or_a_path() {
+    fn sale_id_excludes_bytes_unsafe_in_keys_or_paths() {
         assert_eq!(SaleId::new("summer-24").unwrap().as_str(), "summer-24");
         assert_eq!(SaleId::new(""), Err(IdError::Empty));
         for bad in ["a}b", "a/b", "A", "a b", "ü", "a:b", "a;b"] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_the_same_text_wherever_it_goes() {
+    fn id_keeps_its_text_in_every_conversion() {
         let (sale, user) = (SaleId::new("a-1").unwrap(), UserId::new("u;1").unwrap());
         assert_eq!(format!("{sale} {user}"), "a-1 u;1");
         assert_eq!(user.as_str(), "u;1");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_id_is_visible_ascii_within_its_length() {
+    fn user_id_is_visible_ascii_of_bounded_length() {
         assert_eq!(UserId::new(b"u;1").unwrap().as_str(), "u;1");
         assert_eq!(UserId::new(b"u\xff"), Err(IdError::Byte { at: 1 }));
         assert_eq!(UserId::new(b"a b"), Err(IdError::Byte { at: 1 }));

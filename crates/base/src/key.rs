@@ -346,7 +346,7 @@ mod tests {
 
     /// RFC 4231, test case 6, fixes the algorithm.
     #[test]
-    fn the_signature_is_hmac_sha256_in_hex() {
+    fn signature_is_hmac_sha256_in_hex() {
         let key = SigningKey::new("k", &[0xaa; 131]).unwrap();
         let data = "Test Using Larger Than Block-Size Key - Hash Key First";
         let expected = "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54";
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_checks_what_it_has_signed_and_nothing_else() {
+    fn key_verifies_only_its_own_signatures() {
         let own = key("a", 1);
         let signature = own.sign("c");
         assert_eq!(own.verify("c", &signature), Ok(()));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_one_to_eight_keys_each_with_an_id_of_its_own() {
+    fn key_ring_has_one_to_eight_keys_with_unique_ids() {
         let refused = |keys| KeyRing::new(keys).unwrap_err();
         assert_eq!(refused(vec![]), KeyRingError::Empty);
         let many = (0..9).map(|n| key(&format!("k{n}"), n)).collect();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_hangs_on_the_first_key_and_the_name() {
+    fn seed_depends_on_first_secret_and_name() {
         let seed = |keys: &[(&str, u8)], name| ring(keys).seed(name);
         let users = seed(&[("a", 1)], "users");
         assert_eq!(users, seed(&[("z", 1), ("b", 2)], "users"));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_hangs_on_the_secret_alone() {
+    fn fingerprint_depends_only_on_the_secret() {
         assert_eq!(key("a", 1).fingerprint(), key("b", 1).fingerprint());
         assert_ne!(key("a", 1).fingerprint(), key("a", 2).fingerprint());
         let ring = ring(&[("a", 1), ("b", 2)]);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_picked_by_its_id_alone() {
+    fn verification_key_is_selected_only_by_id() {
         let ring = ring(&[("a", 1), ("b", 2)]);
         let misnamed = key("b", 1).sign("c");
         assert_eq!(ring.verify("c", &misnamed), Err(SignatureError::Wrong));
@@ -440,7 +440,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_signed_for_one_purpose_counts_for_no_other(message in ".{0,40}") {
+        fn signature_is_valid_for_one_purpose_only(message in ".{0,40}") {
             let ring = ring(&[("k", 7)]);
             // Purposes without a prefix sign messages with a distinct beginning.
             let of = |purpose| match purpose {

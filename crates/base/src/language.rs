@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_language_that_is_liked_best_is_taken() {
+    fn supported_language_with_highest_quality_is_chosen() {
         assert_eq!(tag("de"), "de");
         assert_eq!(tag("de-AT,de;q=0.9,en;q=0.8"), "de");
         assert_eq!(tag("fr-CH, fr;q=0.9, de;q=0.7, en;q=0.8, *;q=0.5"), "en");
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_nothing_that_there_is_gets_english() {
+    fn unsupported_languages_fall_back_to_english() {
         for header in ["", ",", "fr", "deutsch", "de;q=0", "de;q=0.000", "*"] {
             assert_eq!(tag(header), "en", "{header}");
         }
     }
 
     #[test]
-    fn what_cannot_be_read_counts_for_nothing() {
+    fn malformed_language_ranges_are_ignored() {
         for bad in [
             "de;q=",
             "de;q=2",

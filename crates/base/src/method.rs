@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_are_known_in_capitals_only() {
+    fn only_uppercase_method_names_are_valid() {
         assert!(is_method("POST") && is_method("VERSION-CONTROL"));
         for other in ["post", "POSTT", ""] {
             assert!(!is_method(other), "{other}");

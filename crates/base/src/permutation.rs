@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn each_purpose_has_permutations_of_its_own() {
+    fn each_purpose_has_different_permutations() {
         let of = |purpose| permutation(1, purpose).forward(1 << 40, 12_345);
         assert_ne!(of(Purpose::RoomDraw), of(Purpose::LinkScramble));
     }
 
     proptest! {
         #[test]
-        fn every_number_comes_back(range in 1..1_u64 << 62, number: u64) {
+        fn permutation_inverts_every_number(range in 1..1_u64 << 62, number: u64) {
             let permutation = permutation(3, Purpose::RoomDraw);
             let index = number % range;
             let there = permutation.forward(range, index).unwrap();

@@ -66,7 +66,7 @@ mod tests {
     use alloc::rc::Rc;
 
     #[test]
-    fn workers_of_one_memory_see_what_the_others_write() {
+    fn workers_with_shared_data_read_writes_of_each_other() {
         let data = Rc::new(LocalData::default());
         let other = Rc::clone(&data);
         assert!(SharedData::set(&data, "a", b"1", MISSING));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_counts_for_its_request_and_for_a_minute() {
+    fn stamp_is_valid_for_its_request_for_one_minute() {
         let signed = STAMP.sign(&ring(&[("e1", 1)]));
         assert_eq!(
             signed.value,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_edge_that_has_a_key_stamps() {
+    fn only_stamps_signed_with_an_edge_key_are_valid() {
         let old = STAMP.sign(&ring(&[("e0", 2)]));
         assert_eq!(verify(&old.value, &old.signature, STAMP.at_ms), Ok(()));
         for (keys, error) in [
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_stamp_survives_the_trip(
+        fn every_edge_stamp_round_trips(
             at_ms: u64, edge in "[a-z0-9-]{1,64}", client in "[0-9a-f:.]{0,40}", path in "/[!-~]{0,80}",
         ) {
             let stamp = Stamp { at_ms, edge: &edge, client: &client, method: "GET", path: &path };

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_route_that_fits_counts() {
+    fn first_matching_route_is_used() {
         let routes = json!([
             { "match": { "path": "/a" }, "direct_response": { "status": 200 } },
             { "match": { "safe_regex": { "regex": "/s/[^/]+/o" }, "headers": [
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_rule_may_be_turned_round_and_written_the_old_way() {
+    fn inverted_and_legacy_header_matches_are_supported() {
         let rule = |rule: Value| json!([{ "match": { "prefix": "/", "headers": [rule] }, "route": { "cluster": "c" } }]);
         let post = json!({ "name": ":method", "exact_match": "POST" });
         assert_eq!(resolved(rule(post), "POST", "/"), "c /");

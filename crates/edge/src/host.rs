@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_urls() {
+    fn upstream_addresses_must_be_urls() {
         let upstreams = Upstreams::read(&*variables("http://gateway.example")).unwrap();
         assert_eq!(upstreams.origin, "https://origin.example");
         assert_eq!(upstreams.client_header.as_deref(), Some("x-real-ip"));

@@ -349,7 +349,7 @@ fn edge_counts_nothing_when_origin_disagrees() {
 }
 
 #[test]
-fn counting_needs_objects_and_links() {
+fn click_counting_requires_objects_and_links() {
     let refused = |config: &Value, counts| edge_of(config, 3, counts).err().unwrap();
     let elsewhere = refused(&config(), false);
     assert!(elsewhere.contains("click_limits_in_objects"), "{elsewhere}");

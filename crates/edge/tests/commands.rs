@@ -136,7 +136,7 @@ fn encoded(call: &Call) -> Vec<u8> {
 }
 
 #[test]
-fn script_call_reads_as_the_command_it_was_made_of() {
+fn script_call_parses_as_its_original_command() {
     for command in script_calls() {
         let call = command.to_redis(&keys(0)).unwrap();
         // By digest and by source.

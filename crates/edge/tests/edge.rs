@@ -170,7 +170,7 @@ fn location<S: Store>(edge: &mut Edge<S>, path: &str, now_ms: u64) -> Option<Str
 }
 
 #[test]
-fn known_requests_are_answered_and_others_forwarded() {
+fn cached_requests_are_answered_and_others_forwarded() {
     let mut edge = with_feeds(edge(), Band::High);
     for (method, path, status) in [
         ("GET", "/abc", 302),
@@ -193,7 +193,7 @@ fn known_requests_are_answered_and_others_forwarded() {
 }
 
 #[test]
-fn edge_without_feeds_answers_nothing() {
+fn edge_without_feeds_forwards_every_request() {
     let mut edge = edge();
     for (method, path) in [
         ("GET", "/abc"),
@@ -252,7 +252,7 @@ fn challenge_is_answered_and_its_solution_forwarded() {
 
 /// It must not oversell: requests that may succeed pass, and refusals follow only from the origin's signed data.
 #[test]
-fn buyer_is_refused_only_while_the_list_says_sold_out() {
+fn buyer_is_refused_only_while_the_feed_lists_sold_out() {
     let buy = ("POST", "/sales/s/orders");
     let mut full = with_feeds(edge(), Band::Low);
     let mut empty = with_feeds(edge(), Band::None);
@@ -288,7 +288,7 @@ fn buyer_is_refused_only_while_the_list_says_sold_out() {
 }
 
 #[test]
-fn knowledge_expires_when_origin_is_silent_or_clock_is_wrong() {
+fn feeds_expire_without_origin_replies_or_with_a_wrong_clock() {
     let mut edge = with_feeds(edge(), Band::None);
     for (now_ms, sale, link) in [
         (NOW_MS + FRESH_MS, 409, 302),
@@ -516,7 +516,7 @@ proptest! {
 
     /// Arbitrary requests do not panic an edge.
     #[test]
-    fn no_request_panics_an_edge(
+    fn arbitrary_requests_never_panic_an_edge(
         method in "[A-Z]{1,8}", path in ".{0,60}", headers in prop::collection::vec(("[a-z-]{1,12}", ".{0,30}"), 0..6),
     ) {
         let mut edge = with_feeds(edge(), Band::High);
@@ -527,7 +527,7 @@ proptest! {
 }
 
 #[test]
-fn exact_limits_need_one_counter() {
+fn exact_limits_require_a_single_counter() {
     let rule = serde_json::json!({
         "name": "one", "key": [{ "header": "a" }], "match": { "path": { "prefix": "/l" } },
         "algorithm": "fixed_window", "limit": { "rate": 1, "per": "1h" },

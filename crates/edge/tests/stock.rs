@@ -160,7 +160,7 @@ fn ticket(sold: &RequestOutcome) -> Ticket {
 }
 
 #[test]
-fn units_move_to_who_asks_for_them_and_none_is_sold_twice() {
+fn units_move_to_requesting_shards_and_are_never_sold_twice() {
     let mut world = World::new([0, 5, 0]);
     let mut tickets = Vec::new();
     for user in 0..9 {
@@ -191,14 +191,14 @@ fn retry_after_lost_reply_gets_the_granted_claim() {
 }
 
 #[test]
-fn what_the_origin_refuses_goes_back() {
+fn claim_refused_by_origin_is_returned_to_stock() {
     let mut world = World::new([5, 5, 5]);
     ticket(&world.buy("alice", false, Some(422)));
     assert_eq!(world.held(), 0);
 }
 
 #[test]
-fn a_configuration_that_sells_from_objects_is_whole_or_refused() {
+fn incomplete_object_stock_configuration_is_refused() {
     let refused = |edit: &dyn Fn(&mut Value), counts_exactly| {
         let mut config = config();
         edit(&mut config);

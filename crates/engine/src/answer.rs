@@ -151,14 +151,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_as_long_as_told_is_always_long_enough() {
+    fn retry_after_is_rounded_up_to_whole_seconds() {
         for (wait_ms, seconds) in [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (59_999, 60)] {
             assert_eq!(retry_after_seconds(wait_ms), seconds);
         }
     }
 
     #[test]
-    fn a_grpc_client_gets_its_status_in_a_200() {
+    fn grpc_client_gets_grpc_status_in_a_200_response() {
         let answer = Answer::grpc(14, "later", &[("retry-after", "1")]);
         assert_eq!((answer.status, answer.grpc_status), (200, Some(14)));
         assert_eq!(answer.body, b"later");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_a_problem_and_not_for_caches() {
+    fn refusal_is_uncacheable_problem_json() {
         let mut refusal = Refusal {
             status: 409,
             error: "sold_out",

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_of_a_request_that_passed_is_wanted() {
+    fn outcomes_of_permitted_requests_are_sampled() {
         let mut breaker = CountedBreaker::new(Settings::default(), &mut Metrics::new(), "b");
         let pass = breaker.permit(1_000).unwrap();
         assert_eq!(breaker.wants(pass), 1);

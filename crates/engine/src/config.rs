@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field_by_its_path() {
+    fn config_error_names_the_path_of_the_field() {
         let refused = |json: &str| parse::<Outer>(json.as_bytes()).unwrap_err();
         let wrong_type = refused(r#"{"inner":[{"size":1},{"size":"2"}]}"#);
         assert_eq!(wrong_type.path, "inner[1].size");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_is_itself_allowed_and_a_refusal_says_both() {
+    fn bounds_are_inclusive_and_error_shows_both() {
         for (value, is_good) in [(1, false), (2, true), (5, true), (6, false)] {
             assert_eq!(within("a", value, 2, 5).is_ok(), is_good, "{value}");
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_a_breaker_has_its_bounds() {
+    fn every_breaker_setting_is_bounded() {
         let check = |change: &dyn Fn(&mut breaker::Settings)| {
             let mut settings = breaker::Settings::default();
             change(&mut settings);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn redis_has_its_defaults_and_every_number_its_bounds() {
+    fn redis_settings_have_defaults_and_bounds() {
         let read = |json: &str| parse::<RedisConfig>(json.as_bytes()).unwrap();
         let config = read("{}");
         assert_eq!(config.check("redis"), Ok(()));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_what_its_variable_holds_and_an_empty_one_is_none() {
+    fn secret_is_read_from_its_variable_and_empty_one_is_refused() {
         let source = SecretSource { env: "S".into() };
         let read = |value: &[u8]| source.read("k", &|_| Some(value.into()));
         assert_eq!(read(b"hush").as_deref(), Ok(&b"hush"[..]));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_secret_says_where_it_should_have_been() {
+    fn missing_secret_error_names_its_source() {
         let source = SecretSource {
             env: "WEIR_NO_SUCH_VARIABLE".into(),
         };

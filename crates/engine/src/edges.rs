@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_is_whom_the_edge_names() {
+    fn client_address_is_read_from_a_valid_edge_stamp() {
         let own = keys("e1", 1);
         for (named, address) in [
             ("192.0.2.1", &b"192.0.2.1:0"[..]),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_names_nobody() {
+    fn invalid_edge_stamp_gives_no_client_address() {
         let own = keys("e1", 1);
         let (path, named) = ("/buy?a=1", "192.0.2.1");
         for (why, signed) in [
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stamps_are_none() {
+    fn duplicate_edge_stamps_are_ignored() {
         let own = keys("e1", 1);
         let signed = stamp("192.0.2.1", "/buy?a=1", NOW_MS, &own);
         let mut request = request(&signed);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_key_is_refused_by_its_path() {
+    fn invalid_edge_key_is_refused_with_its_path() {
         let config: EdgesConfig =
             crate::config::parse(br#"{"keys":[{"id":"e1","secret":{"env":"NONE"}}]}"#).unwrap();
         let refused = Edges::read(Some(&config), &|_| None).unwrap_err();
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_headers_panic_it(value in ".{0,80}", signature in ".{0,80}") {
+        fn arbitrary_headers_never_panic_edge_verification(value in ".{0,80}", signature in ".{0,80}") {
             prop_assert_eq!(client(&edges(), &[value, signature]), None);
         }
     }

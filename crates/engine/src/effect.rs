@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_are_done_in_the_order_in_which_they_were_wanted() {
+    fn effects_run_in_the_order_of_their_requests() {
         let mut effects = Effects::new();
         let answer = Arc::new(Answer::new(200, &[("a", "b")], "c"));
         effects.read_body(1, 9);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_the_engines_own_has_an_id_that_no_call_has() {
+    fn fetches_and_calls_have_distinct_ids() {
         let mut effects = Effects::new();
         let fetch = Fetch {
             cluster: "origin".into(),

@@ -193,7 +193,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn of_a_response_the_first_header_of_a_name_counts() {
+    fn first_response_header_of_a_name_is_used() {
         let header = |name: &str, value: &str| (name.into(), value.into());
         let response = FetchResponse {
             status: 200,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_plain_request_and_its_end_is_told() {
+    fn plain_request_and_its_end_expose_their_fields() {
         let request = PlainRequest {
             headers: Headers::new(&[("a", "1")]),
             peer_address: b"192.0.2.1:5".to_vec(),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_read_as_they_were_written() {
+    fn serialized_headers_round_trip() {
         let headers: [(&str, &[u8]); 4] = [
             (":path", b"/a"),
             ("x-empty", b""),
@@ -146,7 +146,7 @@ mod tests {
 
     /// The format belongs to the host, so the test spells it out byte by byte.
     #[test]
-    fn the_form_is_that_of_proxy_wasm() {
+    fn headers_use_the_proxy_wasm_encoding() {
         let bytes = b"\x01\0\0\0\x02\0\0\0\x03\0\0\0ab\0xyz\0";
         let headers = Headers::new(&[("ab", "xyz")]);
         assert_eq!(headers.as_bytes(), bytes);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_absent() {
+    fn truncated_headers_are_absent() {
         let whole = Headers::new(&[("a", b"1"), ("b", b"2")]);
         for length in 0..whole.as_bytes().len() {
             let cut = whole.as_bytes().get(..length).unwrap().to_vec();

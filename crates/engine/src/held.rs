@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_wait_from_the_first_one_on_and_not_longer_than_said() {
+    fn hold_begins_at_first_request_and_lasts_the_set_time() {
         let mut held = HeldRequests::<()>::default();
         assert!(held.is_over(5_000) && !held.has_begun(), "no request yet");
         held.begin(5_000);

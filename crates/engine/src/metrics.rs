@@ -180,7 +180,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn what_is_taken_back_was_never_counted() {
+    fn decremented_counts_are_never_collected() {
         let mut metrics = Metrics::new();
         let counter = metrics.counter("n_total");
         counter.add(5);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_counts_in_each_bucket_that_it_fits() {
+    fn duration_counts_in_every_bucket_at_or_above_it() {
         let mut metrics = Metrics::new();
         let waits = DurationHistogram::new(&mut metrics, "weir_waits");
         for took_ms in [0, 1, 3, 5_000, 5_001] {
@@ -214,13 +214,13 @@ mod tests {
         }
 
         #[test]
-        fn each_value_of_a_tag_has_its_word() {
+        fn each_tag_value_has_a_label() {
             assert_eq!(Colour::ALL.map(Colour::label), ["red", "blue"]);
         }
     }
 
     #[test]
-    fn what_was_counted_is_collected_once() {
+    fn counts_are_collected_only_once() {
         let mut metrics = Metrics::new();
         let one = metrics.counter("one_total");
         let by = Counters::new(&mut metrics, [1, 2], |n| format!("by_total.n.{n}"));

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_page_is_whole_short_and_in_its_language() {
+    fn each_page_is_complete_short_and_in_its_language() {
         for page in Page::ALL {
             for language in Language::ALL {
                 let html = page.html(language);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_want_pages_and_programs_do_not() {
+    fn browsers_prefer_pages_and_programs_do_not() {
         assert!(wants_page(b"text/html,application/xhtml+xml,*/*;q=0.8"));
         for accept in [
             "*/*",

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_come_quickly_at_first_and_then_at_the_interval() {
+    fn polls_are_frequent_at_first_and_then_at_the_interval() {
         let mut schedule = Schedule::new(500);
         schedule.poll_soon();
         assert_eq!(
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_may_be_behind_by_one_interval_and_no_more() {
+    fn clock_more_than_one_interval_behind_triggers_a_poll() {
         let mut schedule = Schedule::new(800);
         schedule.succeeded();
         assert!(schedule.is_due(100_000));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn one_poll_at_a_time_and_a_clock_set_back_stops_none() {
+    fn polls_run_one_at_a_time_and_continue_with_clock_set_back() {
         let mut schedule = Schedule::new(500);
         assert!(schedule.is_due(1_000_000));
         schedule.sent(BatchId(7));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_that_told_of_more_is_followed_at_once() {
+    fn poll_with_more_to_read_is_repeated_at_once() {
         let mut schedule = Schedule::new(250);
         assert!(schedule.is_due(1_000));
         schedule.succeeded();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_interval_counts_from_the_last_poll() {
+    fn shorter_interval_applies_from_the_last_poll() {
         let mut schedule = Schedule::new(250);
         assert!(schedule.is_due(1_000));
         schedule.succeeded();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_failure_and_the_recovery_are_worth_a_line() {
+    fn only_first_poll_failure_and_recovery_are_logged() {
         let mut schedule = Schedule::new(250);
         assert!(!schedule.succeeded(), "it never failed");
         assert!(schedule.failed());

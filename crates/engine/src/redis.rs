@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_keeps_the_words_of_redis() {
+    fn failure_keeps_the_redis_error_message() {
         let definite = Failure::from(DefiniteFailure::Reply("NOAUTH no".into()));
         assert_eq!(definite.refusal(), Some("NOAUTH no"));
         assert_eq!(Failure::from(UnknownFailure::Lost).refusal(), None);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_as_a_whole_has_no_replies() {
+    fn failed_call_has_no_replies() {
         let lost: Failure = UnknownFailure::Lost.into();
         assert_eq!(read(Err(lost.clone()), 1), Err(lost));
         let read = read(Ok(b":1\r\n".to_vec()), 1);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_scripts_are_logged_when_they_go_on() {
+    fn persistent_unknown_script_errors_are_logged() {
         let mut bench = Bench::new();
         let note = |bench: &mut Bench, now_ms| {
             let (error, effects) = ("NOSCRIPT no", &mut bench.effects);

@@ -93,7 +93,7 @@ mod tests {
     use weir_base::shared_data::LocalData;
 
     #[test]
-    fn a_start_is_told_with_redis_and_rules() {
+    fn startup_message_lists_redis_and_rules() {
         let version = env!("CARGO_PKG_VERSION");
         let names = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).into()).collect() };
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn all_workers_of_one_gateway_have_one_seed() {
+    fn all_workers_of_a_gateway_share_one_seed() {
         let first = Worker::default();
         let second = Worker {
             data: Rc::clone(&first.data),

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_names_those_that_are_known_count_on() {
+    fn full_tally_still_counts_existing_names() {
         let mut tally = Tally::new("weir", Subject::Limits);
         for name in 0..CALL_NAMES_MAX as u32 + 100 {
             tally.count(name + 1_000);

@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_address_is_cut_however_it_is_written() {
+    fn address_in_any_notation_is_truncated_to_its_network() {
         let check = |address: &str, expected: Option<&str>| {
             let network =
                 Network::from_address(address.as_bytes()).map(|network| network.to_string());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_network_is_read_as_one() {
+    fn only_valid_networks_are_parsed() {
         for bad in [
             "203.0.113.7/24",
             "203.0.113.0/25",
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_network_is_read_as_it_is_written(ip: IpAddr) {
+        fn network_text_round_trips(ip: IpAddr) {
             let network = Network::of_ip(ip);
             prop_assert_eq!(network.to_string().parse(), Ok(network));
             // Truncation is idempotent.
@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn the_last_bits_do_not_count(ip: IpAddr, low: u8) {
+        fn last_address_bits_do_not_change_the_network(ip: IpAddr, low: u8) {
             let other = match ip.to_canonical() {
                 IpAddr::V4(ip) => {
                     let [a, b, c, _] = ip.octets();

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_written_as_the_contract_has_it() {
+    fn response_json_matches_the_contract() {
         let mut answer = Answer::default();
         answer.take("a", false);
         answer.take("b", true);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_is_cut_between_two_characters() {
+    fn long_message_is_truncated_at_a_character_boundary() {
         for length in [510, 511, 512, 513, 5_000] {
             for text in [
                 "x".repeat(length),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_drops_is_told() {
+    fn dropped_and_sampled_events_are_reported_in_the_response() {
         let json = |answer: &Answer| serde_json::to_string(answer).unwrap();
         let rest = r#"{"accepted":0,"duplicates":0,"rejected":0,"verdicts":[],"#;
         let dropped = json(&Answer::dropped());

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_an_event_or_a_list_of_them() {
+    fn body_is_one_event_or_a_list_of_events() {
         let (a, b) = (r#"{"type":"a"}"#, r#"{ "type": "b" }"#);
         assert_eq!(texts(&format!(" {a}\n")), [a]);
         assert_eq!(texts(&format!("[{a} , {b}]")), [a, b]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_event_does_not_spoil_the_others() {
+    fn invalid_event_does_not_affect_others_in_the_batch() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let body = format!(r#"[{{"type":"a"}},7,{{"type":"b","x":{deep}}},{{"type":"c"}}]"#);
         let batch = Batch::read(body.as_bytes()).unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_none_is_refused_as_a_whole() {
+    fn malformed_body_is_refused_as_a_whole() {
         let check = |body: &[u8], status: u16| {
             let error = Batch::read(body).expect_err("a refusal");
             assert_eq!(error.status(), status, "{error}");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn more_events_than_the_most_are_counted_and_refused() {
+    fn batch_above_the_event_limit_is_counted_and_refused() {
         let body = |count: usize| format!("[{}]", vec![r#"{"type":"a"}"#; count].join(","));
         assert_eq!(texts(&body(EVENTS_MAX)).len(), EVENTS_MAX);
         let error = Batch::read(body(10_000).as_bytes()).unwrap_err();
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_cut_into_what_it_was_made_of(events in prop::collection::vec(events(), 1..6), sent_at_ms: u64) {
+        fn event_list_is_split_into_its_original_texts(events in prop::collection::vec(events(), 1..6), sent_at_ms: u64) {
             let texts: Vec<String> = events.iter().map(written).collect();
             let list = texts.join(",");
             let body = format!(r#"{{"events":[{list}],"sent_at_ms":{sent_at_ms}}}"#);

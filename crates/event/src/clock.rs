@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_a_time_was_when_it_came() {
+    fn event_without_a_time_gets_the_time_of_receipt() {
         check(None, None, Ok(NOW));
         check(None, Some(5), Ok(NOW));
     }
 
     #[test]
-    fn a_clock_that_is_off_by_years_is_mended_by_when_it_was_sent() {
+    fn wrong_client_clock_is_corrected_by_the_send_time() {
         check(Some(NOW - 5_000), None, Ok(NOW - 5_000));
         check(Some(1_000), Some(6_000), Ok(NOW - 5_000));
         check(Some(u64::MAX - 1), Some(u64::MAX), Ok(NOW - 1));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_too_far_off_is_refused() {
+    fn event_time_too_far_off_is_refused() {
         check(Some(NOW + DAY_MS), None, Ok(NOW + DAY_MS));
         let ahead = |by_ms| Err(ClockError::Ahead { by_ms });
         check(Some(NOW + DAY_MS + 1), None, ahead(DAY_MS + 1));
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_that_is_taken_is_within_its_bounds(
+        fn accepted_event_time_is_within_bounds(
             at_ms: Option<u64>, sent_at_ms: Option<u64>, received_ms: u64, back_ms_max: u64,
         ) {
             if let Ok(time) = occurred_ms(at_ms, sent_at_ms, received_ms, back_ms_max) {
@@ -116,7 +116,7 @@ mod tests {
 
         /// A constant error of the client's clock cancels out.
         #[test]
-        fn a_constant_error_of_the_clock_does_not_count(error: u32, age in 0..DAY_MS) {
+        fn constant_clock_error_does_not_change_event_times(error: u32, age in 0..DAY_MS) {
             let sent = NOW + u64::from(error);
             prop_assert_eq!(occurred_ms(Some(sent - age), Some(sent), NOW, DAY_MS), Ok(NOW - age));
         }

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_strictest_word_counts() {
+    fn combined_consent_is_the_strictest() {
         for a in Consent::ALL {
             for b in Consent::ALL {
                 let both = a.and(b);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_a_one() {
+    fn privacy_signal_is_set_only_by_value_1() {
         assert!(is_signalled(Some(b"1")) && is_signalled(Some(b" 1 ")));
         for none in [None, Some(&b"0"[..]), Some(b""), Some(b"1,1"), Some(b"yes")] {
             assert!(!is_signalled(none));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn consent_labels_round_trip() {
         for consent in Consent::ALL {
             assert_eq!(
                 Consent::from_label(consent.label().as_bytes()),

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_in_hexadecimal_digits() {
+    fn fingerprint_is_displayed_in_hexadecimal() {
         let text = of(&[]).to_string();
         // The beginning of the SHA-256 of the empty string.
         assert_eq!(text, "e3b0c44298fc1c149afbf4c8996fb924");
@@ -52,14 +52,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn other_fields_have_another_fingerprint(
+        fn different_fields_have_different_fingerprints(
             a: Vec<Option<Vec<u8>>>, b: Vec<Option<Vec<u8>>>,
         ) {
             prop_assert_eq!(a == b, of(&a) == of(&b));
         }
 
         #[test]
-        fn fields_do_not_run_together(a: Vec<u8>, b: Vec<u8>) {
+        fn field_boundaries_change_the_fingerprint(a: Vec<u8>, b: Vec<u8>) {
             let both = [a.clone(), b.clone()].concat();
             prop_assert_ne!(of(&[Some(a.clone()), Some(b.clone())]), of(&[Some(both)]));
             prop_assert_ne!(of(&[Some(a.clone()), None]), of(&[Some(a), Some(Vec::new())]));

@@ -202,7 +202,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn order_and_spaces_do_not_count() {
+    fn member_order_and_whitespace_are_ignored() {
         let read = |text: &str| canonical(&serde_json::from_str(text).unwrap());
         let expected = r#"{"a":[1,2.5,{"x":null,"y":"\n"}],"b":true}"#;
         assert_eq!(
@@ -214,7 +214,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn numbers_that_would_change_are_found_by_their_path() {
+    fn inexact_numbers_are_found_with_their_path() {
         for exact in [
             r#"{"a":[0,-1,18446744073709551615,-9223372036854775808,1.10,1e3,1E+22,-0,0.30000000000000004]}"#,
             r#"{"a":9007199254740993,"b":1.7976931348623157e308,"c":5e-324,"d":"12345678901234567890123"}"#,
@@ -242,7 +242,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn levels_are_counted() {
+    fn nesting_levels_are_counted() {
         let of = |text: &str| nesting(&serde_json::from_str(text).unwrap());
         assert_eq!((of("1"), of("[]"), of("{}")), (0, 1, 1));
         assert_eq!(of(r#"[1,{"a":[{}],"b":2},[]]"#), 4);
@@ -250,12 +250,12 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn numbers_that_were_kept_are_kept_exactly(object in attributes()) {
+        fn canonical_json_has_only_exact_numbers(object in attributes()) {
             prop_assert_eq!(inexact_number(&canonical(&object)), None);
         }
 
         #[test]
-        fn what_is_written_reads_the_same(object in attributes()) {
+        fn canonical_json_round_trips(object in attributes()) {
             let text = canonical(&object);
             let read: Attributes = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(canonical(&read), text);

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_the_bytes_of_the_contract_and_no_others() {
+    fn names_contain_only_bytes_allowed_by_the_contract() {
         for byte in 0..=u8::MAX {
             let word = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
             let id = byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_their_lengths() {
+    fn name_lengths_are_bounded() {
         assert_eq!(EventId::of_client(""), Err(IdError::Empty));
         assert!(EventId::of_client([b'a'; 64]).is_ok());
         assert_eq!(

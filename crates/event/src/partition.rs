@@ -26,7 +26,7 @@ mod tests {
 
     /// Stored events depend on these values: they may never change.
     #[test]
-    fn partitions_are_fixed_for_ever() {
+    fn partition_numbers_match_fixed_values() {
         let of = |key| partition(key, PARTITIONS);
         assert_eq!(["", "u1", "u2", "g:v1"].map(of), [42, 35, 18, 45]);
     }
@@ -46,7 +46,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_has_one(key: String, count: u16) {
+        fn every_key_has_a_partition(key: String, count: u16) {
             prop_assert!(partition(&key, count) < count.max(1));
         }
     }

@@ -195,7 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_query_is_an_event() {
+    fn pixel_query_is_read_as_an_event() {
         let query = b"key=k&type=view&visitor=v1&id=5f0c&at_ms=17&a.sku=a%261&a.from=a+mail&_=9&consent=full";
         let json = r#"{"id":"5f0c","type":"view","visitor":"v1","at_ms":17,"attributes":{"sku":"a&1","from":"a mail"}}"#;
         assert_eq!(read(query).unwrap(), Event::read(json).unwrap());
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_found_and_left_out() {
+    fn query_parameter_is_found_and_removed() {
         let query = b"a=1&k%65y=s%2Bcret&b=2&key=x";
         assert_eq!(parameter(query, KEY).unwrap().as_ref(), b"s+cret");
         assert_eq!(without(query, KEY), b"a=1&b=2");
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn the_image_is_one_transparent_point() {
+    fn pixel_image_is_a_one_pixel_gif() {
         assert_eq!(GIF.first_chunk::<10>().unwrap(), b"GIF89a\x01\0\x01\0");
         assert_eq!(GIF.last(), Some(&b';'));
     }
 
     proptest! {
         #[test]
-        fn attributes_are_read_as_they_were_encoded(name in ".{1,8}", value: String) {
+        fn encoded_pixel_attributes_round_trip(name in ".{1,8}", value: String) {
             let encode = |text: &str| {
                 percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
             };

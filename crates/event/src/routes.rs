@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_goes_to_the_topics_of_all_rules_that_hold() {
+    fn event_is_routed_to_topics_of_all_matching_rules() {
         let routes = routes(
             r#"[{"if":{"/attributes/from":"mail"},"topics":["mail","events"]},
                 {"if":{"/attributes/from":"mail","/attributes/user/vip":true},"topics":["vip"]},
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_without_conditions_holds_always() {
+    fn rule_without_conditions_always_matches() {
         let routes = routes(r#"[{"topics":["all"]}]"#);
         assert_eq!(topics(&routes, "{}"), ["all"]);
         let json = serde_json::to_string(&routes).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rules_are_refused_by_their_path() {
+    fn invalid_event_rules_are_refused_with_their_path() {
         let path = |json: &str| {
             let routes: Routes = serde_json::from_str(json).unwrap();
             routes.check().unwrap_err().path

@@ -35,14 +35,14 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn an_ids_key_is_its_md5() {
+    fn row_key_of_an_id_is_its_md5() {
         // RFC 1321, appendix A.5.
         assert_eq!(of_id("abc"), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(of_id(""), "d41d8cd98f00b204e9800998ecf8427e");
     }
 
     #[test]
-    fn a_customers_key_is_the_end_of_the_number_and_the_time() {
+    fn customer_row_key_is_last_eight_digits_and_time() {
         let key = |customer| of_customer(customer, 1_700_000_000_000);
         assert_eq!(key("42").as_deref(), Some("000000421700000000000"));
         assert_eq!(key("12345678").as_deref(), Some("123456781700000000000"));
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_a_customer_stand_in_the_order_of_time() {
+    fn row_keys_of_a_customer_sort_by_time() {
         let times = [1_600_000_000_000, 1_700_000_000_000, 1_700_000_000_001];
         let keys = times.map(|time| of_customer("7", time));
         let mut sorted = vec![];

@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_share_is_what_was_asked_for() {
+    fn sampled_share_matches_the_configured_rate() {
         for share in [0.0, 0.01, 0.25, 0.5, 0.99, 1.0] {
             let rate = Rate::new(share).unwrap();
             let kept = (0..20_000).filter(|n| rate.keeps("web", format!("v{n}").as_bytes()));
@@ -68,13 +68,13 @@ mod tests {
 
     /// Samples depend on it: it may never change.
     #[test]
-    fn the_position_is_fixed_for_ever() {
+    fn sample_position_matches_fixed_values() {
         // printf 'weir-sample\nweb\nv1' | sha256sum
         assert_eq!(position("web", b"v1"), 0xdf43_50e5_104d_1587);
     }
 
     #[test]
-    fn only_shares_are_rates() {
+    fn sample_rates_must_be_between_0_and_1() {
         for bad in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(Rate::new(bad), None);
         }
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_is_in_stays_in_as_the_share_grows(a in 0.0..=1.0, b in 0.0..=1.0, visitor: [u8; 8]) {
+        fn sampled_visitor_stays_sampled_at_a_higher_rate(a in 0.0..=1.0, b in 0.0..=1.0, visitor: [u8; 8]) {
             let (less, more) = if a < b { (a, b) } else { (b, a) };
             let keeps = |share| Rate::new(share).unwrap().keeps("web", &visitor);
             prop_assert!(!keeps(less) || keeps(more));

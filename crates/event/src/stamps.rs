@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stamps_are_read_as_they_were_written(stamps in stamps()) {
+        fn event_stamps_round_trip(stamps in stamps()) {
             let headers = stamps.headers();
             prop_assert_eq!(read(&headers), Ok(stamps));
             for (name, _) in &headers {
@@ -141,7 +141,7 @@ mod tests {
 
         /// The error names a missing or invalid header.
         #[test]
-        fn what_is_missing_or_wrong_is_named(stamps in stamps(), at in 0_usize..5) {
+        fn missing_or_invalid_stamp_is_named(stamps in stamps(), at in 0_usize..5) {
             let mut headers = stamps.headers();
             let at = at.min(headers.len() - 1);
             let name = headers[at].0;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn who_agrees_to_nothing_is_never_stamped() {
+    fn stamps_without_consent_are_refused() {
         let mut headers = Stamps {
             key: KeyName::new("web").unwrap(),
             kind: Kind::Browser,

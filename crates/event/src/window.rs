@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_are_the_latest_first() {
+    fn last_events_are_listed_newest_first() {
         let day = day();
         assert_eq!(times(&last(&day, "view", 2)), [30, 20]);
         assert_eq!(times(&last(&day, "view", 9)), [30, 20, 10]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_one_end_that_counts() {
+    fn time_window_includes_only_its_end() {
         let count = |end_ms, window_ms| count_within(&day(), "view", end_ms, window_ms);
         assert_eq!((count(30, 10), count(30, 11), count(30, 21)), (1, 2, 3));
         assert_eq!((count(29, 10), count(9, 100), count(30, 0)), (1, 0, 0));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn b_follows_the_latest_a_within_the_time() {
+    fn second_event_pairs_with_latest_first_event_in_time_limit() {
         let day = day();
         let pairs = |first, then, within_ms| -> Vec<_> {
             let found = sequences(&day, first, then, within_ms);
@@ -189,7 +189,7 @@ mod tests {
     proptest! {
         /// Compares with a naive implementation of the definitions.
         #[test]
-        fn the_answers_are_those_of_the_words(events in courses(), end_ms in 0_u64..120, window_ms in 0_u64..50) {
+        fn window_functions_agree_with_their_definitions(events in courses(), end_ms in 0_u64..120, window_ms in 0_u64..50) {
             let of = |name: &str| -> Vec<&TimedEvent> { events.iter().filter(|event| event.0 == name).collect() };
             let within = |end_ms: u64| {
                 of("a").iter().filter(|event| event.1 <= end_ms && event.1 + window_ms > end_ms).count()

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn five_vehicles_and_200_skus_are_the_most() {
+    fn check_is_limited_to_five_vehicles_and_200_skus() {
         let body = |v, s| format!(r#"{{"vehicles":[{}],"skus":[{}]}}"#, vehicles(v), skus(s));
         let check = Check::read(body(5, 200).as_bytes()).unwrap();
         assert_eq!((check.vehicles.len(), check.skus.len()), (5, 200));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_question_is_within_the_longest_body() {
+    fn longest_check_fits_the_body_limit() {
         let name = "x".repeat(64);
         let sku = format!(r#"{{"sku": "{name}", "spu": "{name}"}}"#);
         let all = std::vec![sku; 200].join(", ");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn invalid_check_error_names_the_problem() {
         for (body, code, says) in [
             ("", "invalid_body", "the form"),
             ("[]", "invalid_body", "the form"),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_in_the_order_of_the_question() {
+    fn fitment_answers_keep_the_order_of_the_request() {
         let body = r#"{"skus":["S\"1",{"sku":"S2","spu":"P"},{"sku":"S2"}],"vehicles":["0000007","1000001"]}"#;
         let check = Check::read(body.as_bytes()).unwrap();
         assert_eq!(check.skus[1].spu.as_ref().unwrap().as_str(), "P");
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_asked_for_by_vehicle_and_place() {
+    fn browse_query_is_read_by_vehicle_and_offset() {
         let browse = Browse::read("after=57&vehicle=1000001&x=1").unwrap();
         assert_eq!((browse.vehicle.number(), browse.after), (1_000_001, 57));
         assert_eq!(Browse::read("vehicle=0000001").unwrap().after, 0);

@@ -175,7 +175,7 @@ mod tests {
     use std::string::ToString;
 
     #[test]
-    fn vehicle_of_1_to_7_digits_is_written_with_7() {
+    fn vehicle_id_is_padded_to_7_digits() {
         for text in ["1000001", "0000001", "9999999"] {
             assert_eq!(text.parse::<VehicleId>().unwrap().to_string(), text);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_those_of_the_seed() {
+    fn segments_have_50_000_offsets_from_one() {
         let at = |number| Offset::new(number).map(|offset| (offset.segment(), offset.bit()));
         assert_eq!(at(1), Some((0, 1)));
         assert_eq!(at(50_000), Some((0, 50_000)));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_no_braces() {
+    fn sku_and_spu_names_exclude_braces() {
         assert_eq!(Sku::new("a:1").unwrap().as_str(), "a:1");
         for bad in ["", "a b", "{a", "a}", "ü", "a\n"] {
             assert!(Spu::new(bad).is_err(), "{bad}");

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_applies_names_the_cluster() {
+    fn first_matching_placement_rule_selects_the_cluster() {
         let rules = r#"{"rules": [
             {"type": "tyre", "merchant": "m1", "cluster": "home"},
             {"type": "tyre", "cluster": "own"},
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_will_not_do_is_named() {
+    fn invalid_placement_rule_is_refused_with_its_path() {
         let refused = |json: &str| Rules::read(json, &known()).unwrap_err().to_string();
         for (json, path) in [
             (

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_a_set_and_many_are_bitmaps() {
+    fn few_offsets_are_a_set_and_many_are_bitmaps() {
         let of = |count| Shape::from_offsets(Plan::Directory, &offsets(1..=count), 1);
         assert_eq!(of(0), Shape::None);
         assert!(matches!(of(511), Shape::Set(_)));
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_segment_has_a_bit_for_each_and_the_sentinel() {
+    fn full_segment_has_one_bit_per_offset_and_the_sentinel() {
         let bytes = bitmap(&offsets(1..=SEGMENT_LEN));
         assert_eq!((bytes.len(), ones(&bytes)), (6_251, 50_001));
         assert_eq!(bitmap(&[]), [0x80]);
     }
 
     #[test]
-    fn the_seeds_plan_writes_every_segment() {
+    fn bitmaps_plan_writes_every_segment() {
         let shape = Shape::from_offsets(Plan::Bitmaps, &offsets([50_001]), 3);
         let expected = [vec![0x80], vec![0xc0], vec![0x80]];
         let Shape::Bitmaps(bitmaps) = shape else {
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shape_has_just_its_offsets(
+        fn shape_contains_exactly_its_offsets(
             numbers in prop::collection::btree_set(1..200_000_u32, 0..900),
             other in 1..200_000_u32,
         ) {

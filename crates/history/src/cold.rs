@@ -254,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_begins_with_the_middle_of_the_md5_of_its_owner() {
+    fn cold_key_begins_with_the_middle_of_its_owners_md5() {
         let owner = Owner::user(&UserId::new("alice").unwrap());
         // printf alice | md5sum: 6384e2b2184bcbf58eccf10ca7a6563c
         assert_eq!(key(&owner), "f58ealice");
     }
 
     #[test]
-    fn a_value_is_written_as_the_format_has_it() {
+    fn cold_value_is_encoded_in_the_documented_format() {
         let views = [
             seen("100012043978", 300),
             seen("100012043970", 300 - 2),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn invalid_cold_value_is_rejected() {
         assert_eq!(decode(&[]), Err(ColdError::Short));
         assert_eq!(decode(&[2, 0]), Err(ColdError::Version(2)));
         assert_eq!(decode(&[1, 0x80]), Err(ColdError::Short));
@@ -323,7 +323,7 @@ mod tests {
 
     /// The design goal: at most 10 bytes for a view of a product with a typical numeric id.
     #[test]
-    fn a_view_takes_at_most_ten_bytes() {
+    fn view_takes_at_most_ten_bytes() {
         let own = |random: u64| 100_000_000_000 + random % 300_000_000;
         let merchants = |random: u64| 10_020_000_000_000 + random % 80_000_000_000;
         let any_of_12_digits = |random: u64| 100_000_000_000 + random % 900_000_000_000;
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_is_read_as_it_was_written(
+        fn decoded_list_equals_the_encoded_list(
             views in vec_of((any_sku(), 1..=AT_MS_MAX), 0..VIEWS_MAX + 5),
         ) {
             let views = views.into_iter().map(|(sku, at_ms)| ViewedProduct { sku, at_ms });
@@ -371,7 +371,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_survived(mut bytes in vec_of(any::<u8>(), 0..400), is_ours: bool) {
+        fn arbitrary_bytes_never_panic_the_cold_decoder(mut bytes in vec_of(any::<u8>(), 0..400), is_ours: bool) {
             if let (true, Some(first)) = (is_ours, bytes.first_mut()) {
                 *first = VERSION;
             }
@@ -381,7 +381,7 @@ mod tests {
         }
 
         #[test]
-        fn a_value_that_is_cut_is_no_longer_the_same(cut in 0..100_usize) {
+        fn truncated_value_never_decodes_to_the_original_list(cut in 0..100_usize) {
             let list = of_numbers(|random| random % 1_000_000_007);
             let value = encode(&list);
             let read = decode(&value[..value.len() - 1 - cut]);

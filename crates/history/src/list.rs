@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_each_product_once_at_its_latest_view() {
+    fn list_has_each_product_once_at_its_latest_view() {
         let views = list(&[(1, 10), (2, 20), (1, 30), (3, 5), (4, 20)]);
         let merged = merge(views.clone(), &Removals::default(), 0, 9);
         assert_eq!(merged, list(&[(1, 30), (4, 20), (2, 20), (3, 5)]));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_counts_again_only_when_it_is_newer() {
+    fn removed_product_returns_only_with_a_newer_view() {
         let mut removals = Removals::default();
         removals.delete(Sku::from(1), 30);
         removals.delete(Sku::from(1), 20);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_variants_of_a_product_the_last_one_stays() {
+    fn only_last_viewed_variant_of_a_product_is_kept() {
         let items = vec![("a", Some(1)), ("b", None), ("c", Some(1)), ("d", None)];
         let unique = unique_by(items, |item| item.1);
         assert_eq!(unique, [("a", Some(1)), ("b", None), ("d", None)]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_a_time_and_maybe_a_product() {
+    fn list_cursor_is_a_time_and_an_optional_sku() {
         let place = ListCursor::read("20,a,b").unwrap();
         assert_eq!(place.sku, Some(Sku::new("a,b").unwrap()));
         for none in ["", "x", "+1", "-1", "1,", "99999999999999999999", ",a"] {
@@ -188,7 +188,7 @@ mod tests {
     proptest! {
         /// The result does not depend on the order, on duplicates or on earlier merges.
         #[test]
-        fn merging_is_idempotent_and_knows_no_order(
+        fn merge_is_idempotent_and_independent_of_order(
             pairs in vec_of((0..8_u64, 1..60_u64), 0..40),
             split in 0..40_usize,
             deleted in vec_of((0..8_u64, 1..60_u64), 0..6),
@@ -207,7 +207,7 @@ mod tests {
 
         /// Consecutive pages give the whole list.
         #[test]
-        fn pages_leave_nothing_out(pairs in vec_of((0..20_u64, 1..6_u64), 0..30), size in 1..7_usize) {
+        fn pages_cover_the_whole_list(pairs in vec_of((0..20_u64, 1..6_u64), 0..30), size in 1..7_usize) {
             let whole = merge(list(&pairs), &Removals::default(), 0, 200);
             let (mut pages, mut place): (Vec<ViewedProduct>, Option<ListCursor>) = (vec![], None);
             loop {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_no_guest_whatever_its_name() {
+    fn user_never_equals_a_guest_of_any_name() {
         assert_eq!(user("alice").as_str(), "alice");
         assert_eq!(Owner::guest("v1").unwrap().as_str(), "g:v1");
         assert_eq!(user("g:v1").as_str(), "%67:v1");
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_has_one_text_fit_for_a_hash_tag(name in "[!-~]{1,128}", other in "(g:)?[!-~{}%]{1,20}") {
+        fn each_owner_has_one_text_valid_as_a_hash_tag(name in "[!-~]{1,128}", other in "(g:)?[!-~{}%]{1,20}") {
             let owners = [user(&name), Owner::guest(&name).unwrap(), user(&other)];
             for owner in &owners {
                 let has_brace = owner.as_str().contains(['{', '}']);
@@ -134,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_is_written_the_same(text in "(g:|%67:)?[!-~]{0,20}") {
+        fn parsed_owner_text_is_written_unchanged(text in "(g:|%67:)?[!-~]{0,20}") {
             if let Ok(owner) = Owner::from_text(&text) {
                 prop_assert_eq!(owner.as_str(), text);
             }

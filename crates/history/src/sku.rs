@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_written_the_same_again_is_a_number() {
+    fn only_canonical_decimal_sku_is_a_number() {
         for number in [0, 7, 100_012_043_978, u64::MAX] {
             assert_eq!(Sku::from(number).number(), Some(number));
         }

@@ -68,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_the_specification() {
+    fn hash_slots_match_the_redis_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3); // its test vector
         assert_eq!(slot(b"foo"), 12_182); // as `CLUSTER KEYSLOT foo` says
     }
 
     #[test]
-    fn every_slot_has_a_tag() {
+    fn every_hash_slot_has_a_tag() {
         let tags = Tags::new();
         for number in 0..SLOTS {
             assert_eq!(slot(tags.tag(number).as_bytes()), number);

@@ -77,7 +77,7 @@ impl Key {
 }
 
 #[test]
-fn gcra_lets_a_burst_pass_and_then_the_rate() {
+fn gcra_allows_a_burst_and_then_the_rate() {
     let mut k = Key::new(gcra(5, 1_000, 3));
     assert_eq!(k.burst(10, NOW_MS), 3);
     let refused = k.check(1, NOW_MS);
@@ -90,7 +90,7 @@ fn gcra_lets_a_burst_pass_and_then_the_rate() {
 }
 
 #[test]
-fn a_fixed_window_begins_at_a_multiple_of_its_period() {
+fn fixed_window_begins_at_a_multiple_of_its_period() {
     let mut k = Key::new(quota(Algorithm::FixedWindow, 3, 60_000, 9));
     let start_ms = NOW_MS - NOW_MS % 60_000;
     assert_eq!(k.burst(9, start_ms + 59_999), 3);
@@ -101,7 +101,7 @@ fn a_fixed_window_begins_at_a_multiple_of_its_period() {
 }
 
 #[test]
-fn a_sliding_window_forgets_a_burst_after_a_period() {
+fn sliding_window_forgets_a_burst_after_a_period() {
     let mut k = Key::new(quota(Algorithm::SlidingWindow, 3, 7_000, 9));
     assert_eq!(k.burst(9, NOW_MS), 3);
     assert_eq!(k.check(1, NOW_MS).wait_ms, 7_000);
@@ -113,7 +113,7 @@ fn a_sliding_window_forgets_a_burst_after_a_period() {
 }
 
 #[test]
-fn concurrency_counts_what_has_not_ended() {
+fn concurrency_counts_unfinished_requests() {
     let mut k = Key::new(quota(Algorithm::Concurrency, 2, 1_000, 9));
     let first = k.ask(1, NOW_MS);
     assert_eq!(k.burst(9, NOW_MS + 1_000), 1);
@@ -128,7 +128,7 @@ fn concurrency_counts_what_has_not_ended() {
 }
 
 #[test]
-fn a_rate_that_divides_no_period_does_not_drift_in_a_year() {
+fn indivisible_rate_does_not_drift_in_a_year() {
     // Some hundred thousand requests, each at the exact time in the last refusal.
     for (rate, per_ms) in [(3, 1_000_000), (7, 1_999_993), (11, 1_000_003)] {
         let mut k = Key::new(gcra(rate, per_ms, 2));
@@ -154,7 +154,7 @@ fn a_rate_that_divides_no_period_does_not_drift_in_a_year() {
 }
 
 #[test]
-fn a_quota_out_of_bounds_is_refused() {
+fn quota_out_of_bounds_is_refused() {
     let refused = |algorithm, rate, per_ms, burst| Quota::new(algorithm, rate, per_ms, burst).err();
     let gcra = |rate, per_ms, burst| refused(Algorithm::Gcra, rate, per_ms, burst);
     assert_eq!(gcra(0, 1, 1), Some(QuotaError::Rate));
@@ -220,7 +220,7 @@ fn state_is_useful_exactly_until_its_stated_time() {
 }
 
 #[test]
-fn a_state_of_which_all_was_taken_back_is_of_no_use() {
+fn fully_returned_state_is_idle_immediately() {
     for algorithm in ALGORITHMS {
         let quota = quota(algorithm, 3, 10_000, 3);
         let mut state = State::new(&quota, NOW_MS);
@@ -233,7 +233,7 @@ fn a_state_of_which_all_was_taken_back_is_of_no_use() {
 }
 
 #[test]
-fn a_slot_has_the_bytes_that_are_stated() {
+fn slot_has_its_documented_size_in_bytes() {
     // Including the eight bytes of a fingerprint in each place.
     let len = |algorithm| Slot::len(&quota(algorithm, 1, 1_000, 1));
     assert_eq!(
@@ -243,7 +243,7 @@ fn a_slot_has_the_bytes_that_are_stated() {
 }
 
 #[test]
-fn a_count_by_another_period_begins_anew() {
+fn changed_period_resets_the_count() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::Concurrency] {
         let mut k = Key::new(quota(algorithm, 3, 500, 3));
         assert_eq!(k.burst(9, NOW_MS + 500), 3, "{algorithm:?}");
@@ -253,7 +253,7 @@ fn a_count_by_another_period_begins_anew() {
 }
 
 #[test]
-fn who_asks_on_a_clock_that_went_back_waits_for_so_much_longer() {
+fn clock_set_back_lengthens_the_wait_by_the_difference() {
     let mut k = Key::new(gcra(5, 1_000, 3));
     assert_eq!(k.burst(9, NOW_MS), 3);
     let refused = k.check(1, NOW_MS - 500);
@@ -279,7 +279,7 @@ fn fraction_of_a_request_counts_whole_under_another_period() {
 }
 
 #[test]
-fn a_state_survives_another_rate_and_keeps_nobody_out_for_long() {
+fn rate_change_keeps_the_state_and_bounds_the_wait() {
     let used_up = |algorithm| {
         let mut k = Key::new(quota(algorithm, 6, 60_000, 6));
         assert_eq!(k.burst(9, NOW_MS), 6);
@@ -302,7 +302,7 @@ fn a_state_survives_another_rate_and_keeps_nobody_out_for_long() {
 }
 
 #[test]
-fn of_a_full_slot_the_one_of_least_use_is_forgotten() {
+fn full_slot_evicts_its_least_useful_state() {
     for algorithm in ALGORITHMS {
         let quota = quota(algorithm, 2, 60_000, 2);
         let names: Vec<_> = (0..=WAYS as u64).map(|n| key(&format!("u{n}"))).collect();
@@ -331,7 +331,7 @@ fn of_a_full_slot_the_one_of_least_use_is_forgotten() {
 }
 
 #[test]
-fn states_of_another_clock_do_not_hold_their_places() {
+fn states_of_another_clock_do_not_block_slot_places() {
     for algorithm in ALGORITHMS {
         let quota = quota(algorithm, 3, 1_000, 3);
         let mut slot = Slot::read(alloc::vec![0xff; Slot::len(&quota)], &quota);
@@ -349,7 +349,7 @@ fn states_of_another_clock_do_not_hold_their_places() {
 }
 
 #[test]
-fn keys_spread_evenly_and_otherwise_under_another_seed() {
+fn keys_spread_evenly_and_differently_under_another_seed() {
     let slot_of = |seed, n| Fingerprint::new(seed, format!("user-{n}").as_bytes()).slot(16);
     let mut counts = [0_u32; 16];
     let mut alike = 0;
@@ -453,7 +453,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sliding_window_admits_no_more_than_the_rate_in_any_period(
+    fn sliding_window_never_exceeds_the_rate_in_any_period(
         (quota, steps) in histories(Algorithm::SlidingWindow),
     ) {
         let passed = passed(quota, &steps);
@@ -484,7 +484,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fixed_window_is_a_count_by_period((quota, steps) in histories(Algorithm::FixedWindow)) {
+    fn fixed_window_equals_a_count_by_period((quota, steps) in histories(Algorithm::FixedWindow)) {
         let (mut k, mut now_ms) = (Key::new(quota), NOW_MS);
         let mut counts = alloc::collections::BTreeMap::<u64, u32>::new();
         for (pause_ms, cost) in steps {
@@ -499,7 +499,7 @@ proptest! {
 
     /// Requests begin and end in any order; none lasts longer than a period.
     #[test]
-    fn concurrency_counts_exactly_those_under_way(
+    fn concurrency_count_equals_the_requests_in_flight(
         rate in 1..8_u32, per_ms in 10..2_000_u64, steps in prop::collection::vec((0..10_u64, any::<bool>()), 1..200),
     ) {
         let mut k = Key::new(quota(Algorithm::Concurrency, rate, per_ms, 1));
@@ -555,7 +555,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_back_at_once_was_never_charged(
+    fn immediately_returned_charge_leaves_no_trace(
         (quota, steps) in prop_oneof![
             histories(Algorithm::Gcra), histories(Algorithm::SlidingWindow),
             histories(Algorithm::FixedWindow), histories(Algorithm::Concurrency),

@@ -393,7 +393,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn user_agents_of_today_are_told_apart() {
+    fn current_user_agents_are_distinguished() {
         let check = |text: &str, device, os, browser| {
             let expected = Agent {
                 device,
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_platform_is_what_its_name_says() {
+    fn platform_matches_the_agents_its_name_describes() {
         let iphone = Agent {
             device: Device::Mobile,
             os: Os::Ios,
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn every_platform_has_those_that_are_its_own() {
+    fn user_agent_matches_exactly_its_own_platforms() {
         use Platform::{Android, Any, Desktop, Ios, Mobile, Tablet, Wechat};
         for (device, os, browser, expected) in [
             (
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_open_no_app_and_people_may_be_within_one() {
+    fn programs_and_embedded_browsers_are_detected() {
         for (text, is_program, in_app) in [
             ("curl/8.5.0", true, false),
             ("Twitterbot/1.0", true, false),
@@ -602,20 +602,20 @@ mod tests {
 
     /// All gateways write into the same statistics, so the hash may never change.
     #[test]
-    fn the_hash_of_an_agent_is_the_same_at_all_gateways() {
+    fn agent_hash_is_the_same_at_all_gateways() {
         assert_eq!(agent_hash(b"curl/8.5.0"), 0x554a_c286_e3cd_1ce6);
         assert_ne!(agent_hash(b""), agent_hash(b"curl/8.5.0"));
     }
 
     #[test]
-    fn a_language_is_shown_as_its_tag() {
+    fn language_is_displayed_as_its_tag() {
         let language = Language::new(b"zh-hant-tw").unwrap();
         assert_eq!(alloc::format!("{language}"), "zh-Hant-TW");
         assert_eq!(alloc::format!("{}", Language::default()), "");
     }
 
     #[test]
-    fn the_preferred_language_is_the_first_of_the_greatest_weight() {
+    fn preferred_language_is_the_first_of_the_greatest_weight() {
         let check = |header: &str, expected: &str| {
             let language = Language::preferred(header.as_bytes()).unwrap_or_default();
             assert_eq!(language.as_str(), expected, "{header}");
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_suits_clients_of_its_region_and_script() {
+    fn language_matches_clients_of_its_region_and_script() {
         let check = |offer: &str, client: &str, expected: usize| {
             let language = |tag: &str| Language::new(tag.as_bytes()).unwrap();
             assert_eq!(
@@ -671,7 +671,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_language_is_read_back(tag in "[a-zA-Z]{2,8}(-[a-zA-Z]{4})?(-[a-zA-Z]{2})?(-x-.*)?") {
+        fn language_tag_round_trips(tag in "[a-zA-Z]{2,8}(-[a-zA-Z]{4})?(-[a-zA-Z]{2})?(-x-.*)?") {
             let language = Language::new(tag.as_bytes()).unwrap();
             prop_assert_eq!(Language::new(language.as_str().as_bytes()), Some(language));
         }
@@ -683,7 +683,7 @@ mod tests {
         }
 
         #[test]
-        fn weights_are_thousandths(weight_millis in 0_u32..1_000) {
+        fn language_weights_are_thousandths(weight_millis in 0_u32..1_000) {
             let text = alloc::format!("q=0.{weight_millis:03}");
             prop_assert_eq!(weight(Some(text.as_bytes())), weight_millis);
         }

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_written_as_the_contract_has_it() {
+    fn click_batch_is_encoded_as_in_the_contract() {
         assert_eq!(
             String::from_utf8(encode(&[row()])).unwrap(),
             r#"{"v":1,"r":[["s/aZ3k9Qx",1700000040000,3,"203.0.113.7","00000000000000d1","mobile","ios","safari","a.example","zh",1234]]}"#
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_older_gateway_lasts_to_the_end_of_its_minute() {
+    fn row_without_a_last_time_ends_with_its_minute() {
         let text = String::from_utf8(encode(&[row()])).unwrap();
         let older = text.replace(",1234]", "]");
         let last_ms = row().minute_ms + 59_999;
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_batch_is_refused() {
+    fn invalid_click_batch_is_rejected() {
         let with = |old: &str, new: &str| {
             let text = String::from_utf8(encode(&[row(), row()])).unwrap();
             assert!(text.contains(old), "{old}");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_later_version_are_other() {
+    fn agent_labels_of_a_later_version_are_read_as_other() {
         let text = String::from_utf8(encode(&[row()])).unwrap();
         let text = text
             .replace("mobile", "watch")
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_batch_is_one_that_is_read() {
+    fn largest_click_batch_is_accepted() {
         let largest = Row {
             link: alloc::format!("{}/{}", "d".repeat(16), "c".repeat(32))
                 .parse()
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_one_spelling() {
+    fn batch_id_has_one_spelling() {
         let id = BatchId {
             counter: 0xab,
             sequence: 12,
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_has_an_id_that_is_spelt_as_a_batchs() {
+    fn click_id_has_the_same_format_as_a_batch_id() {
         let id = ClickId {
             counter: 0xab,
             sequence: 12,
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_is_told_by_its_marker_unless_a_page_is_named() {
+    fn scan_is_detected_by_its_marker_without_a_referrer() {
         for (referer, query, expected) in [
             ("", "qr", SCANNED),
             ("", "a=b&qr&c", SCANNED),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_referrer_the_host_is_left() {
+    fn referrer_is_reduced_to_its_host() {
         let check = |referer: &str, expected: &str| {
             assert_eq!(referrer_host(referer.as_bytes()), expected, "{referer}");
         };
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_read_with_and_without_its_port() {
+    fn address_is_parsed_with_and_without_a_port() {
         let check = |text: &str, expected: &str| {
             let address = client_address(text.as_bytes()).map(|address| address.to_string());
             assert_eq!(address.unwrap_or_default(), expected, "{text}");
@@ -537,7 +537,7 @@ mod tests {
         }
 
         #[test]
-        fn every_row_comes_back(
+        fn every_click_row_round_trips(
             clicks in 1..u32::MAX, minute in 0..1_u64 << 40, last in 0..MINUTE_MS, address: Option<IpAddr>, hash: u64
         ) {
             let minute_ms = minute * MINUTE_MS;

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn clicks_that_are_alike_are_one_row() {
+    fn equal_clicks_share_one_row() {
         let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         for address in [&b"1.2.3.4:1"[..], b"1.2.3.4:2", b"1.2.3.5:1", b"/socket"] {
             click_buffer.count(&click(&name, address));
@@ -306,7 +306,7 @@ mod tests {
 
     /// The same text in two different headers gives different rows.
     #[test]
-    fn clicks_of_which_anything_differs_are_rows_of_their_own() {
+    fn clicks_with_any_difference_get_separate_rows() {
         let name = name();
         let other = LinkName::from(&"s/aZ3k9Qy".parse::<LinkId>().unwrap());
         let nothing = Click {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn clicks_are_told_apart_by_the_minute_and_not_by_less() {
+    fn clicks_are_grouped_by_the_minute() {
         let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         let minutes = (0..64).map(|minute| minute * MINUTE_MS);
         for minute_ms in minutes.clone() {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ports_are_cut_off() {
+    fn only_the_port_is_removed_from_an_address() {
         let check = |address: &str, expected: &str| {
             assert_eq!(without_port(address.as_bytes()), expected.as_bytes());
         };
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_may_have_arrived_goes_again_by_its_name() {
+    fn unconfirmed_batch_is_resent_with_the_same_id() {
         let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 10), name());
         click_buffer.count(&click(&name, b""));
         assert_eq!(click_buffer.send_next(), None);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_rows_neither_grows_memory_nor_a_batch() {
+    fn flood_of_rows_keeps_memory_and_batches_bounded() {
         let (mut click_buffer, name) = (ClickBuffer::new("vm-1", 3), name());
         for number in 0..10 * BATCH_ROWS_MAX {
             let address = format!("1.2.{}.{}:1", number / 256, number % 256);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_read_by_who_has_its_key() {
+    fn click_tag_is_read_only_with_its_key() {
         let text = tag().sign(&ring("k1", 1));
         let head = "1.s.spring-24_x.18bcfe56800.0000000000000007-12.k1.";
         assert!(text.starts_with(head), "{text}");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_tag_fits() {
+    fn longest_click_tag_fits_the_limit() {
         let longest = ClickTag {
             link: LinkId {
                 domain: DomainId::new("d".repeat(16)).unwrap(),

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn capacities_are_those_of_the_design() {
+    fn code_capacities_match_the_design() {
         let capacities = Length::ALL.map(Length::capacity);
         assert_eq!(capacities[0], 916_132_832);
         assert_eq!(capacities[1], 56_800_235_584);
@@ -385,7 +385,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_comes_back_from_its_code_with_its_length(
+        fn number_round_trips_through_its_code_and_length(
             length in length(), number in any::<u64>()
         ) {
             let number = number % length.capacity();
@@ -396,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn a_number_comes_back_from_its_code_in_lower_case(length in length(), number in any::<u64>()) {
+        fn number_round_trips_through_its_lower_case_code(length in length(), number in any::<u64>()) {
             let code = Code::generated(length, number % length.capacity()).unwrap();
             let lower = code.in_lower_case().unwrap();
             prop_assert!(!lower.as_str().bytes().any(|byte| byte.is_ascii_uppercase()));
@@ -414,7 +414,7 @@ mod tests {
         }
 
         #[test]
-        fn what_looks_generated_is_the_code_of_its_number(text in "[0-9A-Za-z_-]{3,32}") {
+        fn generated_looking_code_encodes_its_number(text in "[0-9A-Za-z_-]{3,32}") {
             let code = Code::new(&text).unwrap();
             match code.number() {
                 Some((length, number)) => {
@@ -428,7 +428,7 @@ mod tests {
         }
 
         #[test]
-        fn a_link_is_read_back_from_its_text(domain in "[a-z0-9-]{1,16}", code in "[0-9A-Za-z_-]{3,32}") {
+        fn link_id_round_trips_through_text(domain in "[a-z0-9-]{1,16}", code in "[0-9A-Za-z_-]{3,32}") {
             let text = alloc::format!("{domain}/{code}");
             let id: LinkId = text.parse().unwrap();
             prop_assert_eq!(id.to_string(), text);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_key_or_a_path_is_no_code() {
+    fn code_that_would_break_a_key_or_path_is_rejected() {
         for bad in [
             "", "ab", "a}b", "a b", "ü12", "a.b", "..x", "a%b", "a//b", "/ab", "ab/", "///",
         ] {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_of_several_segments_is_one_name() {
+    fn multi_segment_code_is_one_escaped_name() {
         let id: LinkId = "s/spring/24/x".parse().unwrap();
         assert_eq!((id.domain.as_str(), id.code.as_str()), ("s", "spring/24/x"));
         assert_eq!(id.to_path(), "s/spring%2F24%2Fx");
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_character_and_its_position() {
+    fn code_error_names_the_character_and_its_position() {
         let error = |code: &[u8]| Code::new(code).unwrap_err().to_string();
         let allowed = "use 0-9, A-Z, a-z, - and _";
         for (code, character, position) in [
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn serde_holds_names_to_the_same_rules() {
+    fn deserialized_names_are_validated() {
         let id: LinkId = serde_json::from_str(r#""s/aZ3k9Qx""#).unwrap();
         assert_eq!(serde_json::to_string(&id).unwrap(), r#""s/aZ3k9Qx""#);
         assert!(serde_json::from_str::<Code>(r#""a}c""#).is_err());

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_says_its_texts_and_nothing_more() {
+    fn preview_page_contains_only_its_texts() {
         let told = preview(&Preview {
             title: "\"><script>alert('1')</script>".into(),
             text: "a & b".into(),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_leaves_its_attribute() {
+    fn addresses_are_escaped_in_page_attributes() {
         let reply = app(
             "openapp://\"><script>alert(1)</script>",
             "https://t.example/?a=1&b='",
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_names_the_hashes_of_script_and_style() {
+    fn content_policy_lists_the_script_and_style_hashes() {
         for text in [APP_SCRIPT, STYLE] {
             let hash = base64::prelude::BASE64_STANDARD.encode(Sha256::digest(text));
             assert!(APP_POLICY.contains(&format!("'sha256-{hash}'")), "{hash}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_kept_framed_or_let_run_what_it_brings() {
+    fn pages_forbid_caching_framing_and_custom_scripts() {
         let own = "<script>alert(1)</script>";
         let app = app("openapp://x", "https://t.example/", PageOptions::default());
         for reply in [app, NOT_FOUND.reply(Some(own)), GONE.reply(None)] {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domains_page_takes_the_place_of_the_plain_one() {
+    fn domain_page_replaces_the_default_page() {
         for (notice, status) in [(NOT_FOUND, 404), (GONE, 410), (UNAVAILABLE, 503)] {
             let own = notice.reply(Some("<p>x"));
             assert_eq!((own.status, own.body.as_ref()), (status, "<p>x"));

@@ -79,7 +79,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn the_page_speaks_the_clients_language() {
+    fn password_page_uses_the_client_language() {
         for (accepted, title) in [
             (&b""[..], "This link is protected"),
             (b"fr", "This link is protected"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why_and_when_to_come_back() {
+    fn password_refusal_shows_the_reason_and_retry_time() {
         let wait = |page: &Reply<'_>| {
             let mut headers = page.headers.iter();
             let found = headers.find(|(name, _)| *name == "retry-after");

@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn texts_are_written_as_in_host_names() {
+    fn texts_are_encoded_as_in_host_names() {
         for (text, ascii) in [
             ("bücher", "bcher-kva"),
             ("größe", "gre-6ka8i"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_encodes_is_not_decoded() {
+    fn invalid_punycode_is_not_decoded() {
         for bad in ["gre-6ka8", "é", "99999999", "a-!", "ab c"] {
             assert_eq!(decode(bad), None, "{bad}");
         }
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_comes_back(text in "[a-z-]{0,8}[\\PC]{1,12}") {
+        fn punycode_text_round_trips(text in "[a-z-]{0,8}[\\PC]{1,12}") {
             let ascii = encode(&text).unwrap();
             prop_assert!(ascii.is_ascii());
             if !text.is_ascii() {
@@ -156,7 +156,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_the_decoder(text in "\\PC{0,64}") {
+        fn arbitrary_text_never_panics_the_punycode_decoder(text in "\\PC{0,64}") {
             let _ = decode(&text);
         }
     }

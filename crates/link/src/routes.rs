@@ -54,7 +54,7 @@ mod tests {
     use crate::click::ClickId;
 
     #[test]
-    fn envoy_rewrites_to_the_route_that_filters_ask_at() {
+    fn envoy_rewrites_to_the_follow_route_of_the_filters() {
         let yaml = include_str!("../../../envoy/shortlink.yaml");
         let rewrites: Vec<&str> = yaml
             .split("prefix_rewrite: ")
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_asks_the_origin_reads() {
+    fn origin_parses_the_lookup_path_of_a_gateway() {
         let click = ClickId {
             counter: 7,
             sequence: 9,

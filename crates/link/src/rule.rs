@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_country_is_two_letters_and_unknown_ones_are_none() {
+    fn country_is_two_letters_and_unknown_countries_are_none() {
         let read = |text: &str| Country::read(text.as_bytes()).map(String::from);
         assert_eq!(read("DE").as_deref(), Some("DE"));
         assert_eq!(read(" de ").as_deref(), Some("DE"));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_wants_all_its_parameters_decoded() {
+    fn rule_matches_only_with_all_its_decoded_parameters() {
         let part = |name: &str, value: Option<&str>| Parameter {
             name: name.into(),
             value: value.map(Into::into),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_counts_only_visitors_who_fit() {
+    fn share_applies_only_to_matching_visitors() {
         let link = with_rules(vec![
             Rule {
                 percent: 100,
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_stays_and_visitors_spread_evenly_over_every_link() {
+    fn visitor_keeps_its_share_and_visitors_spread_evenly() {
         let point = |link: &str, address: &str, agent: &str| {
             point_of(link.as_bytes(), address.as_bytes(), agent.as_bytes())
         };

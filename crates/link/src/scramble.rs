@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_range_is_permuted_and_larger_ones_are_refused() {
+    fn largest_range_is_permuted_and_larger_ones_are_refused() {
         let (scramble, largest) = (scramble(7), 1 << 62);
         let number = scramble.scramble(largest, largest - 1).unwrap();
         assert_eq!(scramble.unscramble(largest, number), Some(largest - 1));
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_of_every_length_comes_back(digits in 5..=8_u8, number in any::<u64>()) {
+        fn scrambled_number_of_every_length_round_trips(digits in 5..=8_u8, number in any::<u64>()) {
             let length = Length::new(digits).unwrap();
             let (range, scramble) = (length.capacity(), scramble(3));
             let index = number % range;
@@ -154,7 +154,7 @@ mod tests {
     /// Consecutive codes are unrelated: differences between neighbours are all different, and the order is lost. A weak
     /// round function, or too few rounds, fails this test.
     #[test]
-    fn neighbours_do_not_stay_neighbours() {
+    fn adjacent_numbers_are_scattered() {
         let (range, scramble) = (Length::MIN.capacity(), scramble(1));
         let numbers: Vec<u64> = (0..2_000)
             .map(|n| scramble.scramble(range, n).unwrap())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_secret_or_range_is_another_permutation() {
+    fn different_secret_or_range_gives_different_permutation() {
         let range = Length::MIN.capacity();
         let of = |byte: u8, range| scramble(byte).scramble(range, 12_345).unwrap();
         assert_ne!(of(1, range), of(2, range));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_have_the_lengths_of_the_design() {
+    fn segment_lengths_match_the_design() {
         let lens = Length::ALL.map(|length| Plan::standard(length).segment_len());
         assert_eq!(lens, [1_000, 10_000, 10_000, 10_000]);
         assert_eq!(Plan::new(Length::MIN, 0, 1), None);
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_at_its_end_gives_a_number_of_the_range() {
+    fn maximum_counter_gives_a_number_within_the_range() {
         let plan = plan(1, 7);
         let last = plan.segment_at(u64::MAX);
         assert_eq!((last.start, last.len), (0, 1));
     }
 
     #[test]
-    fn a_segment_that_begins_within_another_ends_with_it() {
+    fn segment_that_starts_inside_another_ends_with_it() {
         let plan = plan(10, 4);
         assert_eq!((plan.range(), plan.length()), (10, Length::MIN));
         let cut = Segment {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_last_for_as_long_as_their_use_lets_them() {
+    fn estimated_number_exhaustion_follows_the_usage() {
         let plan = Plan::standard(Length::MIN);
         let days_left = |life_days: u64, in_life: u64, in_day: u64| {
             let life_ms = (life_days > 0).then_some(life_days * 86_400_000);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_have_words_of_their_own() {
+    fn skip_reasons_have_distinct_labels() {
         let words = SkipReason::ALL.map(SkipReason::label);
         assert_eq!(words, ["in_use", "has_links"]);
     }
@@ -320,7 +320,7 @@ mod tests {
     proptest! {
         /// Rounds follow each other without gaps, duplicates or numbers out of range.
         #[test]
-        fn a_round_has_every_number_once(range in 1..500_u64, segment_len in 1..60_u64, first in 0..4_u64) {
+        fn round_contains_every_number_once(range in 1..500_u64, segment_len in 1..60_u64, first in 0..4_u64) {
             let plan = plan(range, segment_len);
             let (mut position, mut numbers) = (0, BTreeSet::new());
             loop {
@@ -342,7 +342,7 @@ mod tests {
 
         /// A counter with an arbitrary value still gives numbers within the range.
         #[test]
-        fn any_position_gives_a_segment_of_the_range(
+        fn any_position_gives_a_segment_within_the_range(
             range in 1..500_u64, segment_len in 1..60_u64, position in any::<u64>()
         ) {
             let segment = plan(range, segment_len).segment_at(position);
@@ -351,7 +351,7 @@ mod tests {
 
         /// A counter set by hand to within a segment gives whole segments: no duplicates.
         #[test]
-        fn segments_begin_where_segments_begin(range in 1..500_u64, len in 1..60_u64, by_hand in 0..9_999_u64) {
+        fn segments_start_at_segment_boundaries(range in 1..500_u64, len in 1..60_u64, by_hand in 0..9_999_u64) {
             let plan = plan(range, len);
             let (one, next) = (plan.segment_at(by_hand), plan.segment_at(by_hand + len));
             prop_assert_eq!(one.start % len, 0);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_reused_only_when_nobody_can_have_a_number_of_it() {
+    fn segment_is_reused_only_when_its_numbers_are_unused() {
         let times = Times {
             hold_ms: 100,
             quarantine_ms: 10,

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_answers_with_what_it_has() {
+    fn domain_serves_its_configured_files() {
         let plain = domain("");
         for path in [
             "/",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_are_no_files() {
+    fn other_paths_are_not_site_files() {
         for path in [
             "",
             "*",

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_back_and_its_every_cut_is_told() {
+    fn record_is_read_back_and_every_truncation_is_detected() {
         let mut bytes = written(b"abc");
         let len = bytes.len();
         bytes.extend(written(b"d"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_passes_for_a_record() {
+    fn record_with_a_flipped_bit_is_rejected() {
         let whole = written(b"abc");
         for at in 0..whole.len() * 8 {
             let mut bytes = whole.clone();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_without_a_stamp_are_read_as_ever() {
+    fn records_without_a_timestamp_are_still_readable() {
         let payload = br#"{"made":1}"#;
         let mut bytes = (payload.len() as u32).to_le_bytes().to_vec();
         bytes.extend(crc32fast::hash(payload).to_le_bytes());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_or_too_long_is_not_written() {
+    fn empty_or_oversized_frame_is_not_written() {
         let mut bytes = Vec::new();
         let long = vec![0; PAYLOAD_LEN_MAX + 1];
         for payload in [&b""[..], &long] {
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_bytes_never_panic_the_frame_reader(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&bytes);
         }
     }

@@ -280,7 +280,7 @@ mod tests {
 
     /// A full disk: first a partial write, then a failure to create a file.
     #[test]
-    fn nothing_is_acknowledged_behind_what_a_failed_write_has_left() {
+    fn no_record_after_a_failed_write_is_acknowledged() {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::open(folder.path(), Sync::Os, Limits::default()).unwrap();
         let shared = log.shared().clone();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_log_refuses_until_something_is_released() {
+    async fn full_log_refuses_appends_until_files_are_released() {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits {
             file_len: 50,

@@ -60,7 +60,7 @@ fn names(range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn readers_go_on_anywhere_and_do_not_take_from_each_other() {
+async fn readers_resume_at_any_position_and_are_independent() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let mut ends = vec![Position::default()];
@@ -104,7 +104,7 @@ async fn next_process_resumes_and_torn_tail_is_kept_aside() {
 }
 
 #[tokio::test]
-async fn released_files_go_by_age_and_size_and_others_stay() {
+async fn only_released_files_are_deleted_by_age_and_size() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let mut ends = BTreeMap::new();
@@ -134,7 +134,7 @@ async fn released_files_go_by_age_and_size_and_others_stay() {
 }
 
 #[tokio::test]
-async fn a_time_has_a_position() {
+async fn seek_by_time_finds_the_first_record_at_or_after_it() {
     let dir = tempfile::tempdir().unwrap();
     {
         let log = open(dir.path());
@@ -161,7 +161,7 @@ async fn a_time_has_a_position() {
 }
 
 #[tokio::test]
-async fn many_at_once_share_a_write_and_each_piece_stays_whole() {
+async fn concurrent_appends_share_a_write_and_stay_contiguous() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::open(dir.path(), Sync::Disk, SMALL).unwrap();
     let tasks: Vec<_> = (0..50)
@@ -188,7 +188,7 @@ async fn many_at_once_share_a_write_and_each_piece_stays_whole() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_empty_or_too_long_writes_nothing() {
+async fn empty_or_oversized_record_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
     let long = vec![b'x'; weir_log::PAYLOAD_LEN_MAX + 1];
@@ -218,7 +218,7 @@ async fn a_record_that_is_empty_or_too_long_writes_nothing() {
 }
 
 #[test]
-fn a_cursor_is_read_back_and_a_broken_one_is_no_beginning() {
+fn cursor_is_read_back_and_corrupt_cursor_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let cursor = Cursor::new(dir.path().join("history"));
     assert_eq!(cursor.load().unwrap(), Position::default());
@@ -257,7 +257,7 @@ proptest! {
 
     /// After any crash, every acknowledged and unreleased record is read once, in order.
     #[test]
-    fn nothing_acknowledged_is_lost(steps in prop::collection::vec(step(), 1..40)) {
+    fn acknowledged_records_are_never_lost(steps in prop::collection::vec(step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let mut log = Some(open(dir.path()));

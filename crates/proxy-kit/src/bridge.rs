@@ -37,7 +37,7 @@ mod tests {
     use weir_base::resp::{DecodeError, decode};
 
     #[test]
-    fn neither_reads_as_a_reply() {
+    fn bridge_error_prefixes_are_not_valid_replies() {
         for start in [REFUSED, FAILED, LOGIN] {
             let read = decode(start.as_bytes());
             assert!(matches!(read, Err(DecodeError::Malformed(_))), "{start}");
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_definite_and_damaged_replies_are_not() {
+    fn bridge_refusal_is_definite_and_damaged_reply_is_not() {
         let read = |message: &str| read_message(message.into());
         let refused = "refused: the body is not RESP commands";
         assert_eq!(

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_envoy_tell_what_is_missing() {
+    fn envoy_error_text_reveals_the_missing_component() {
         let reset = "upstream connect error or disconnect/reset before headers. reset reason: ";
         for (said, expected) in [
             (

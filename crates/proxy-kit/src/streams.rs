@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_used_again_when_its_call_has_ended() {
+    fn stream_is_reused_after_its_call_has_ended() {
         let mut streams = Streams::default();
         assert_eq!(streams.take(), None);
         streams.begin(3, BatchId(30), 100, 0);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_gone_is_not_used_again() {
+    fn closed_stream_is_not_reused() {
         let mut streams = Streams::default();
         streams.rest(3);
         assert_eq!((streams.remove(3), streams.take()), (None, None));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_rests_for_long_is_closed_and_no_other() {
+    fn only_long_idle_streams_are_closed() {
         let mut streams = Streams::default();
         for stream in 1..=4 {
             streams.rest(stream);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_is_worn_out_is_closed_at_once_and_once() {
+    fn worn_out_stream_is_closed_immediately_and_only_once() {
         let mut streams = Streams::default();
         streams.rest(3);
         streams.wear_out(7);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_when_its_time_is_over_or_the_clock_was_set() {
+    fn call_ends_at_its_deadline_or_when_the_clock_jumps_back() {
         let mut streams = Streams::default();
         streams.begin(3, BatchId(30), 100, 1_000);
         streams.begin(7, BatchId(70), 200, 1_000);

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_field_is_refused_by_its_name() {
+    fn unknown_field_is_refused_with_its_name() {
         for filter in FILTERS {
             let json = br#"{"no_such_field":1}"#;
             let refusal = read(filter, json, true, &|_| None).err();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_below_filters_is_listed() {
+    fn each_filter_in_the_filters_directory_is_listed() {
         let folders = std::fs::read_dir(workspace().join("filters")).unwrap();
         let names = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         // The bridge is a network filter; a folder without callbacks contains no filter.
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_are_those_of_the_manifests() {
+    fn listed_callbacks_match_the_manifests() {
         for filter in FILTERS {
             let name = filter.name;
             let has = |module, callback| has_callback(filter, module, callback);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_in_its_own_file_and_in_the_one_of_all() {
+    fn each_filter_is_in_its_envoy_file_and_in_all_yaml() {
         for filter in FILTERS {
             for file in [filter.envoy_file, "all.yaml"] {
                 let name = format!("name: {}\n", filter.envoy_name);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_found_by_their_modules_and_names() {
+    fn filters_are_found_by_module_and_by_name() {
         for filter in FILTERS {
             let known = Some(filter);
             assert_eq!(Filter::of_module(filter.name), known);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn coming_early_to_the_lobby_helps_nobody() {
+    fn early_lobby_arrival_gives_no_advantage_in_the_draw() {
         // Over 400 draws, the first of a hundred lands in the first half as often as in the second.
         let first_half = (0..200_u8).map(|byte| draw(0, 100, byte).order(1));
         let count = first_half.filter(|order| *order <= 50).count();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_hangs_on_key_room_and_opening_and_is_committed_to() {
+    fn seed_depends_on_key_room_and_opening_and_has_a_commitment() {
         let room = |name| RoomName::new(name).unwrap();
         let seed = Seed::offer(&ring(1), &room("a"), 5);
         assert_eq!(seed, Seed::offer(&ring(1), &room("a"), 5));
@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_place_comes_back(base in 0..1_000_000_u64, count in 1..2_000_000_u64, at: u64, byte: u8) {
+        fn draw_order_maps_back_to_every_place(base in 0..1_000_000_u64, count in 1..2_000_000_u64, at: u64, byte: u8) {
             let draw = draw(base, base + count, byte);
             let place = base + 1 + at % count;
             let order = draw.order(place);

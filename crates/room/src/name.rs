@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_fits_into_keys_cookies_and_paths() {
+    fn room_name_is_valid_in_keys_cookies_and_paths() {
         assert_eq!(RoomName::new("shop-2").unwrap().as_str(), "shop-2");
         for bad in ["", "A", "a b", "a{", "a;", "ü", &"x".repeat(49)] {
             assert_eq!(RoomName::new(bad), None, "{bad}");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_is_by_the_pace_of_the_last_minute() {
+    fn wait_is_estimated_from_the_pace_of_the_last_minute() {
         let mut pace = Pace::default();
         assert_eq!(pace.wait_ms(100, 0), None);
         assert_eq!(pace.wait_ms(100, 60), Some(100_000), "as it is set");

@@ -239,7 +239,7 @@ mod tests {
 
     /// The format is fixed: gateways of two versions serve the same visitors during an upgrade.
     #[test]
-    fn a_pass_is_written_as_it_always_was() {
+    fn encoding_of_a_pass_is_stable() {
         let text = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
         let mut parts = text.split('.');
         assert_eq!(parts.next(), Some("k1"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_counts_with_any_key_of_the_ring_until_its_end() {
+    fn pass_is_valid_with_any_ring_key_until_it_expires() {
         let text = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
         assert_eq!(read_at(&text, NOW_MS), Ok(waiting()));
         assert_eq!(read_at(&text, NOW_MS + LIFE_MS - 1), Ok(waiting()));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_pass_has_a_reason() {
+    fn each_invalid_pass_is_refused_with_a_reason() {
         let good = waiting().mint(&ring(&[("k1", 7)]), &room("shop"));
         let (head, tag) = good.rsplit_once('.').unwrap();
         let other_key = waiting().mint(&ring(&[("k9", 7)]), &room("shop"));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_for_something_else_is_no_pass() {
+    fn value_signed_for_another_purpose_is_not_a_pass() {
         let ring = ring(&[("k1", 7)]);
         for payload in [
             "v2;shop;00;1;1;1;1",
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_pass_survives_the_trip(
+        fn any_pass_round_trips_through_its_encoding(
             visitor: [u8; 8],
             numbers in prop::array::uniform4(0..NUMBER_MAX),
         ) {
@@ -323,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_a_pass(bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 0..200_usize) {
+        fn random_bytes_are_never_a_valid_pass(bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 0..200_usize) {
             let ring = ring(&[("k1", 7)]);
             prop_assert!(Pass::read(&ring, &room("shop"), &bytes, 1, 1).is_err());
             let mut good = waiting().mint(&ring, &room("shop")).into_bytes();

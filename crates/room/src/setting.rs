@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mode_has_a_number_and_a_word_of_its_own() {
+    fn each_room_mode_has_a_unique_number_and_label() {
         for (number, mode) in (0..).zip(Mode::ALL) {
             assert_eq!(mode.number(), number);
             assert_eq!(Mode::from_number(number), Some(mode));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_survives_the_trip() {
+    fn room_setting_round_trips_through_its_encoding() {
         let setting = Setting::from_numbers([7, 2, 60, 100, 5]).unwrap();
         assert_eq!(setting.numbers(), [7, 2, 60, 100, 5]);
         assert_eq!(setting.mode, Mode::Draining);

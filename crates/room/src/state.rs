@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_never_fall_but_for_those_inside() {
+    fn merged_counters_never_decrease_except_visitors_inside() {
         let mut seen = RoomState {
             seq: 10,
             head: 5,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn opening_can_move_until_drawn_and_never_before_the_last() {
+    fn opening_is_movable_until_drawn_and_never_before_the_last() {
         let mut seen = RoomState {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_told_as_classes_tell() {
+    fn wait_percentiles_are_upper_bounds_of_wait_classes() {
         assert_eq!([0, 1_000, 1_001, 7_200_001].map(wait_class), [0, 0, 1, 12]);
         let mut classes = [0; WAITS];
         assert_eq!(wait_percentile(&classes, 50), None);

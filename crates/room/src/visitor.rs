@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_always_the_same_visitor_and_others_are_others() {
+    fn each_user_maps_to_one_distinct_visitor() {
         assert_eq!(Visitor::of_user(b"alice"), Visitor::of_user(b"alice"));
         assert_ne!(Visitor::of_user(b"alice"), Visitor::of_user(b"bob"));
         let key = |byte| SigningKey::new("k1", &[byte; 32]).unwrap();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_has_one_spelling() {
+    fn visitor_id_has_one_canonical_form() {
         let visitor = Visitor::from_bytes([0, 1, 0xab, 3, 4, 5, 6, 0xff]);
         assert_eq!(visitor.to_hex(), "0001ab03040506ff");
         assert_eq!(Visitor::from_hex(b"0001ab03040506ff"), Some(visitor));

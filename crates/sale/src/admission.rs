@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_of_the_chain_rejects_with_its_own_word() {
+    fn each_admission_step_rejects_with_its_own_verdict() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         let mut memory = SoldOutMemory::default();
         let at = |sale: &Sale, memory: &SoldOutMemory, now_ms| {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cap_tells_the_order_only_if_there_is_one() {
+    fn cap_rejection_includes_the_order_only_if_one_exists() {
         let ordered = |generation| match conclude(ClaimReply::CapReached { generation }, None, 0) {
             Conclusion::Reject { ordered, .. } => ordered,
             Conclusion::Pass { .. } | Conclusion::Rebalance => panic!("a full cap passes"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_that_is_ordered_goes_on_to_the_origin_once_more() {
+    fn ordered_attempt_is_forwarded_to_the_origin_again() {
         let ordered = ClaimReply::Ordered {
             generation: 7,
             quantity: 2,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_hold_a_claim_is_not_told_that_all_is_gone() {
+    fn possible_claim_holder_is_not_rejected_as_sold_out() {
         let (sale, user) = (sale("s"), UserId::new("u").unwrap());
         let home = home_shard(&user, 4);
         let mut shards = [EMPTY; 4];
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shard_must_look_at_follows_from_switch_and_degrades() {
+    fn shard_checks_follow_from_switch_and_degradations() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         let asked = |switch, sale: &Sale| match admit(
             switch,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_of_a_shard_has_its_own_word() {
+    fn each_refusal_of_a_shard_has_its_own_verdict() {
         let verdict = |reply| match conclude(reply, None, 0) {
             Conclusion::Pass { verdict, .. } | Conclusion::Reject { verdict, .. } => verdict,
             Conclusion::Rebalance => panic!("no unit was missing"),

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solution_counts_for_its_user_and_sale_until_its_end() {
+    fn solution_is_valid_for_its_user_and_sale_until_it_expires() {
         let solution = solve(&asked(), BITS_MIN);
         let solved = check_at(&solution, NOW_MS).unwrap();
         assert_eq!(solved.expires_at_ms, NOW_MS + VALID_MS);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_solved_or_not_ours_does_not_count() {
+    fn unsolved_or_foreign_challenge_is_rejected() {
         let challenge = asked();
         let unsolved = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn solutions_of_one_challenge_share_a_name() {
+    fn solutions_of_one_challenge_share_an_identifier() {
         let challenge = asked();
         let mut solutions = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_challenge_is_read() {
+    fn longest_challenge_is_parsed() {
         let (sale, user) = names(&"s".repeat(64), &"u".repeat(128));
         let ring = ring(&[(&"k".repeat(64), 7)]);
         let longest = ask(&ring, &sale, &user, BITS_MAX, u64::MAX);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_bits_are_counted_over_bytes() {
+    fn leading_zero_bits_are_counted_across_bytes() {
         for (hash, bits) in [
             (&[0x80, 0][..], 0),
             (&[0x01, 0], 7),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sale_wants_travels_as_json_and_is_bounded() {
+    fn challenge_terms_round_trip_as_json_and_are_bounded() {
         let read = serde_json::from_str::<Challenge>;
         let work = read(r#"{"proof_of_work":{"bits":18}}"#).unwrap();
         assert_eq!(work, Challenge::ProofOfWork { bits: 18 });
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_distinct() {
+    fn solution_error_labels_are_distinct() {
         let words: BTreeSet<_> = SolutionError::ALL
             .iter()
             .map(|error| error.label())
@@ -463,12 +463,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_nothing_made_up_counts(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+        fn random_bytes_are_rejected_as_solution_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
             prop_assert!(check_as(&bytes, ("s", "alice;x"), BITS_MIN, NOW_MS).is_err());
         }
 
         #[test]
-        fn one_changed_byte_makes_it_worthless(at in 0_usize..140, byte: u8) {
+        fn solution_with_one_changed_byte_is_rejected(at in 0_usize..140, byte: u8) {
             let solution = solve(&asked(), BITS_MIN);
             let mut changed = solution.clone().into_bytes();
             let at = at % changed.len();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_reads_as_it_was_written() {
+    fn claim_ticket_round_trips_through_its_text() {
         let text = ticket().encode();
         assert_eq!(text, "v1;sale-1;3;1700000000123;1;1700000030123;alice;bob");
         assert_eq!(Ticket::decode(&text).unwrap(), ticket());
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_a_ticket_is_refused() {
+    fn malformed_claim_ticket_is_refused() {
         let good = ticket().encode();
         for bad in [
             "",
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_key_signs_and_only_this_claim() {
+    fn claim_signature_is_bound_to_its_key_and_claim() {
         let claim = ticket().encode();
         let signature = key("k1", 7).sign(&claim);
         assert_eq!(key("k1", 7).verify(&claim, &signature), Ok(()));
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_ticket_survives_the_trip(
+        fn any_claim_ticket_round_trips(
             sale in "[a-z0-9-]{1,64}", user in "[!-~]{1,128}",
             shard: u32, generation: u64, quantity in 1..u32::MAX, deadline_ms: u64,
         ) {

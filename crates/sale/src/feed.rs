@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_counts_for_a_while_and_an_older_one_never() {
+    fn sale_list_is_valid_for_a_while_and_older_ones_are_ignored() {
         let mut known = SaleListCache::default();
         assert_eq!(version(&known, 0), None);
         known.take(list(2, 10_000), 10_000).unwrap();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_counts_longer_than_it_may() {
+    fn sale_list_freshness_is_capped_at_the_maximum() {
         let mut known = SaleListCache::default();
         let mut long = list(1, 0);
         long.body.fresh_ms = u64::MAX;
@@ -125,7 +125,7 @@ mod tests {
     proptest! {
         /// Lists in any order, with repetitions, never replace a newer list by an older one.
         #[test]
-        fn nothing_goes_back(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
+        fn older_sale_list_never_replaces_a_newer_one(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
             let mut known = SaleListCache::default();
             let mut last = 0;
             for (number, at_ms) in lists {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_same_with_and_without_quotes() {
+    fn idempotency_key_is_equal_with_and_without_quotes() {
         let uuid = "8e03978e-40d5-43dd-bc93-6894a57f9324";
         let quoted = read(&alloc::format!("\"{uuid}\"")).unwrap();
         assert_eq!(quoted.as_str(), uuid);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn invalid_idempotency_key_is_refused() {
         for (value, error) in [
             ("", IdError::Empty),
             ("\"\"", IdError::Empty),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_who_the_gateway_said_while_the_signature_is_young() {
+    fn signed_user_is_accepted_while_the_signature_is_fresh() {
         let alice = signed("alice;x");
         assert_eq!(alice.value, "v1;1700000000000;alice;x");
         for now_ms in [NOW_MS - SKEW_MS_MAX, NOW_MS, NOW_MS + AGE_MS_MAX] {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_say_who_the_user_is() {
+    fn user_with_a_foreign_signature_is_refused() {
         let alice = signed("alice");
         let check = |value: &str, signature: &str| {
             let ring = ring(&[("k1", 7)]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn signed_value_a_gateway_would_not_write_is_refused() {
+    fn signed_but_malformed_user_value_is_refused() {
         let ring = ring(&[("k1", 7)]);
         for value in [
             "", "v1", "v1;1", "v2;1;u", "v1;+1;u", "v1;01;u", "v1;;u", "v1;1;", "v1;1;a b",
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_user_survives_the_trip(name in "[!-~]{1,128}", at_ms: u64) {
+        fn any_signed_user_round_trips(name in "[!-~]{1,128}", at_ms: u64) {
             let ring = ring(&[("k1", 7)]);
             let signed = sign(&ring, &user(&name), at_ms);
             let read = verify(&ring, signed.value.as_bytes(), signed.signature.as_bytes(), at_ms);

@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mark_exceeds_sql_only_after_sql_went_back(
+        fn mark_exceeds_sql_only_after_sql_was_rolled_back(
             before in prop::collection::vec(step(0), 0..30),
             lost in prop::collection::vec(step(0), 0..30),
             after in prop::collection::vec(step(1), 0..10),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_code_stands_once_and_says_something_in_each_language() {
+    fn each_code_is_listed_once_with_text_in_each_language() {
         let codes = codes();
         let distinct: BTreeSet<&str> = codes.iter().copied().collect();
         assert_eq!(distinct.len(), codes.len());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_of_its_language() {
+    fn each_message_is_written_in_its_language() {
         for code in codes() {
             let said = |language| message(code, language).unwrap();
             assert!(said(Language::English).is_ascii(), "{code}");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_says_something_of_its_own() {
+    fn each_verdict_has_a_distinct_message() {
         for language in Language::ALL {
             let said: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.message(language)).collect();
             assert_eq!(said.len(), Verdict::ALL.len());

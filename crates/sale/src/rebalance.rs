@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_is_of_the_shard_that_it_was_started_for() {
+    fn rebalance_belongs_to_the_shard_that_started_it() {
         for to_shard in [0, 1, 7] {
             assert_eq!(Rebalance::start(to_shard, 1).0.to_shard(), to_shard);
         }
     }
 
     #[test]
-    fn the_richest_shard_lends_and_nobody_to_itself() {
+    fn richest_other_shard_lends_units() {
         let lend = |from_shard| {
             let units = 1;
             RebalanceStep::Call(RebalanceCall::Lend { from_shard, units })
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_that_has_no_lender_says_why() {
+    fn rebalance_without_a_lender_reports_the_reason() {
         let done = |end| RebalanceStep::Done(end, None);
         let cold = ShardProbe {
             stock: None,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn multi_unit_buyer_borrows_units_or_learns_too_few_remain() {
+    fn multi_unit_buyer_borrows_units_or_is_refused_as_too_few() {
         let look = |wanted, shards: &[ShardProbe]| {
             let event = RebalanceEvent::Probe(shards.to_vec());
             Rebalance::start(0, wanted).0.on_event(&event)
@@ -253,7 +253,7 @@ mod tests {
     proptest! {
         /// With two rebalances, the maximum for one request, the wanted units come together if two shards have enough.
         #[test]
-        fn what_two_shards_have_is_brought_together(here in 0..6_u64, there in 0..6_u64, wanted in 1..9_u32) {
+        fn units_of_two_shards_are_combined_for_one_request(here in 0..6_u64, there in 0..6_u64, wanted in 1..9_u32) {
             let mut shards = [here, there].map(|units| {
                 let mut shard = ShardLedger::default();
                 shard.warm(units, None);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn late_rebalance_asks_three_times_and_gives_up() {
+    fn late_rebalance_tries_three_times_and_gives_up() {
         let (mut rebalance, mut ask) = Rebalance::start(0, 1);
         let mut lends = 0;
         for _ in 0..20 {
@@ -332,7 +332,7 @@ mod tests {
         /// Gateways that crash at any step of their rebalances lose no unit, and a later rebalance finds all remaining
         /// units.
         #[test]
-        fn rebalances_lose_and_make_nothing_wherever_they_end(
+        fn interrupted_rebalances_lose_and_create_no_units(
             units in prop::collection::vec(0..6_u64, 2..5),
             rebalances in prop::collection::vec((0..5_u32, 1..9_u32, 0..6_usize), 0..20),
         ) {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_where_a_unit_can_be_counts_once() {
+    fn units_are_counted_once_in_every_location() {
         let transfer = Transfer { id: 5, units: 2 };
         let mut lender = shard(3, 1);
         lender.transfers.push(OpenTransfer {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_units_are_spread_and_surplus_is_taken_in_place() {
+    fn missing_units_are_spread_and_surplus_is_removed_in_place() {
         let shards = [shard(1, 0), shard(5, 0), shard(-2, 0)];
         assert_eq!(repairs(&shards, 0), vec![]);
         assert_eq!(repairs(&shards, -4), vec![(0, 2), (1, 1), (2, 1)]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_counts_in_redis_as_far_as_shards_have_heard_of_it() {
+    fn stock_change_counts_only_as_far_as_shards_applied_it() {
         let heard = |number, units| Audit {
             change: StockChange { number, units },
             ..shard(0, 0)
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_withdrawal_takes_what_is_free_and_no_more(
+        fn withdrawal_takes_only_free_units(
             stock in prop::collection::vec(-3..1_000_000_000_i64, 1..6), wanted in 0..1_000_000_000_u64,
         ) {
             let shards: Vec<Audit> = stock.iter().map(|&stock| shard(stock / 6, 1)).collect();

@@ -353,7 +353,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_window_holds_its_start_and_not_its_end() {
+    fn sale_window_includes_its_start_and_excludes_its_end() {
         let sale = sale("s");
         assert_eq!(sale.phase(999), Phase::NotStarted { wait_ms: 1 });
         assert_eq!(sale.phase(1_000), Phase::Running);
@@ -363,7 +363,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_checked_catalogue_finds_each_of_its_sales_and_no_other() {
+    fn validated_catalogue_finds_only_its_own_sales() {
         let sales = vec![sale("c"), sale("a"), sale("b"), sale("a")];
         let catalogue = catalogue(sales).checked().unwrap();
         for id in ["a", "b", "c"] {
@@ -375,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_catalogue_with_a_senseless_sale_is_refused_by_name() {
+    fn catalogue_with_an_invalid_sale_is_refused_with_its_name() {
         let refused = |change: fn(&mut Sale)| {
             let mut bad = sale("bad");
             change(&mut bad);
@@ -409,7 +409,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_catalogue_of_more_sales_than_gateways_hold_is_refused() {
+    fn catalogue_with_too_many_sales_is_refused() {
         let of = |count: usize| catalogue(vec![sale("s"); count]).checked();
         assert!(of(SALES_MAX).is_ok());
         for count in [SALES_MAX + 1, SALES_MAX + 2] {
@@ -418,7 +418,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_catalogue_travels_as_json() {
+    fn catalogue_round_trips_as_json() {
         let catalogue = catalogue(vec![sale("s")]);
         let text = serde_json::to_string(&catalogue).unwrap();
         assert_eq!(
@@ -435,7 +435,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn claims_are_known_by_the_id_and_the_secret_of_their_key() {
+    fn claims_are_identified_by_key_id_and_key_secret() {
         let key = |id: &str, byte: u8| SigningKey::new(id, &[byte; 32]).unwrap();
         let ring = KeyRing::new(vec![key("new", 2), key("old", 1)]).unwrap();
         let mut catalogue = catalogue(vec![]);
@@ -465,14 +465,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_catalogue_leaves_out_has_its_default() {
+    fn omitted_catalogue_fields_get_their_defaults() {
         let text = r#"{"sales":[{"id":"s","starts_at_ms":1000,"ends_at_ms":2000,"shards":4,"user_cap":1,"state":"open"}]}"#;
         let read = serde_json::from_str::<Catalogue>(text).unwrap();
         assert_eq!(read, catalogue(vec![sale("s")]));
     }
 
     #[test]
-    fn the_stricter_switch_counts_and_its_word_is_its_json() {
+    fn stricter_switch_wins_and_its_label_is_its_json() {
         for (index, state) in SaleState::ALL.into_iter().enumerate() {
             let text = serde_json::to_string(&state).unwrap();
             assert_eq!(text.trim_matches('"'), state.label());
@@ -486,7 +486,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bands_end_at_the_half_the_tenth_and_nothing() {
+    fn stock_bands_end_at_a_half_a_tenth_and_zero() {
         let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::from_remaining(left, 100).label());
         assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
         assert_eq!(Band::from_remaining(0, 0), Band::None);

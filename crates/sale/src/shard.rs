@@ -46,7 +46,7 @@ mod tests {
 
     /// Another hash would lose every claim of a running sale, so these values must never change.
     #[test]
-    fn home_shards_are_fixed_for_ever() {
+    fn home_shard_of_a_user_is_stable() {
         let homes: Vec<u32> = (0..8)
             .map(|n| home_shard(&user(&format!("user-{n}")), 4))
             .collect();
@@ -55,7 +55,7 @@ mod tests {
 
     /// With other values, Redis would not find reserved and blocked users, so these must never change, either.
     #[test]
-    fn buckets_are_fixed_for_ever() {
+    fn bucket_of_a_user_is_stable() {
         let buckets: Vec<u32> = (0..8)
             .map(|n| bucket(&user(&format!("user-{n}"))))
             .collect();
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_unit_is_lost_and_no_shard_is_favoured(units in 0..1_000_000_u64, shards in 1..65_u32) {
+        fn units_are_split_evenly_over_shards_without_loss(units in 0..1_000_000_u64, shards in 1..65_u32) {
             let spread = spread_stock(units, shards);
             prop_assert_eq!(spread.iter().sum::<u64>(), units);
             prop_assert!(spread.iter().max().unwrap() - spread.iter().min().unwrap() <= 1);

@@ -161,7 +161,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_memory_lasts_until_any_epoch_of_its_sale_moves() {
+    fn sold_out_entry_lasts_until_an_epoch_of_its_sale_changes() {
         let mut memory = memory_of(&[EMPTY; 3]);
         memory.observe_epoch(&id(), 1, 7);
         assert!((0..3).all(|shard| memory.is_empty_for(&id(), shard)));
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_memory_ends_by_itself_whatever_epochs_say() {
+    fn sold_out_entry_expires_regardless_of_epochs() {
         let mut memory = memory_of(&[EMPTY]);
         for _ in 1..POLLS_MAX {
             memory.age();
@@ -228,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_left_the_catalogue_or_changed_in_it_is_forgotten() {
+    fn sold_out_entry_of_a_removed_or_changed_sale_is_dropped() {
         let mut memory = SoldOutMemory::default();
         for (name, shards) in [("kept", 4), ("gone", 4), ("changed", 3)] {
             let id = SaleId::new(name).unwrap();

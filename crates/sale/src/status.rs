@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_follows_window_and_switch_and_what_is_left() {
+    fn sale_stage_follows_window_switch_and_remaining_stock() {
         let sale = sale("s");
         let stage = |switch, now_ms| of(switch, &sale, now_ms).0;
         assert_eq!(stage(OPEN, 999), Stage::Scheduled);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_travels_as_json() {
+    fn sale_status_round_trips_as_json() {
         let sale = Sale {
             reservation: true,
             band: Band::Low,

@@ -274,7 +274,7 @@ mod tests {
 
     /// The format must never change: during an upgrade, gateways of two versions serve the same users.
     #[test]
-    fn a_token_is_written_as_it_always_was() {
+    fn encoding_of_a_token_is_stable() {
         let token = minted();
         let (head, tag) = token.rsplit_once('.').unwrap();
         assert_eq!(head, "k1.djE7czsxNzAwMDAwMDAwMDAwO2FsaWNlO3g");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_counts_between_its_least_and_its_greatest_age() {
+    fn token_is_valid_between_its_minimum_and_maximum_age() {
         let at = |now_ms| check_as(minted().as_bytes(), "s", "alice;x", now_ms);
         assert_eq!(at(NOW_MS + 999), Err(TokenError::TooYoung));
         let usable_in_ms = |now_ms| usable_in_ms(minted().as_bytes(), AGES, now_ms);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn slightly_slow_gateway_calls_a_token_young_not_forged() {
+    fn slightly_slow_clock_rates_a_token_as_young_not_forged() {
         let at = |now_ms| check_as(minted().as_bytes(), "s", "alice;x", now_ms);
         assert_eq!(at(NOW_MS - 2_000), Err(TokenError::TooYoung));
         assert_eq!(at(NOW_MS - 2_001), Err(TokenError::FutureDated));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_token_has_a_reason_of_its_own() {
+    fn each_invalid_token_has_a_distinct_reason() {
         let good = minted();
         let (head, tag) = good.rsplit_once('.').unwrap();
         let (_, payload) = head.split_once('.').unwrap();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_of_another_form_is_refused_though_it_is_signed() {
+    fn signed_token_with_a_malformed_payload_is_refused() {
         for payload in [
             "",
             "v1",
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claims_or_users_signature_makes_no_token() {
+    fn claim_or_user_signature_is_not_valid_for_a_token() {
         let payload = "v1;s;1700000000000;alice;x";
         for purpose in [Purpose::Claim, Purpose::User] {
             let tag = ring(&[("k1", 7)]).signer().tag(purpose, payload.as_bytes());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_distinct_and_fit_for_metrics() {
+    fn token_error_labels_are_distinct_and_valid_for_metrics() {
         let words: BTreeSet<_> = TokenError::ALL.iter().map(|error| error.label()).collect();
         assert_eq!(words.len(), TokenError::ALL.len());
         let is_fit = |word: &&str| {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_token_that_is_minted_is_read() {
+    fn longest_minted_token_is_parsed() {
         let (sale, user) = names(&"s".repeat(64), &"u".repeat(128));
         let ring = ring(&[(&"k".repeat(64), 7)]);
         let token = mint(&ring, &sale, &user, u64::MAX);
@@ -413,7 +413,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_token_counts_for_whom_it_was_minted(
+        fn any_minted_token_is_valid_for_its_user(
             sale in "[a-z0-9-]{1,64}", user in "[!-~]{1,128}", key_id in "[a-z0-9-]{1,64}",
             issued_at_ms in 0..u64::MAX / 2, age_ms in 1_000..=600_000_u64,
         ) {
@@ -425,7 +425,7 @@ mod tests {
         }
 
         #[test]
-        fn a_token_of_which_one_byte_was_changed_is_refused(at: prop::sample::Index, flip in 1..=255_u8) {
+        fn token_with_one_changed_byte_is_refused(at: prop::sample::Index, flip in 1..=255_u8) {
             let mut token = minted().into_bytes();
             prop_assert_eq!(check_bytes(&token), Ok(()));
             let at = at.index(token.len());
@@ -434,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn a_token_that_was_cut_or_grew_is_refused(cut in 0..90_usize, more in "[A-Za-z0-9._-]{1,4}") {
+        fn truncated_or_extended_token_is_refused(cut in 0..90_usize, more in "[A-Za-z0-9._-]{1,4}") {
             let token = minted();
             let cut = &token[..cut.min(token.len() - 1)];
             prop_assert!(check_bytes(cut.as_bytes()).is_err());

@@ -182,7 +182,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn words_are_distinct_and_fit_for_headers_and_metrics() {
+    fn verdict_labels_are_distinct_and_valid_in_headers() {
         let words: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.label()).collect();
         assert_eq!(words.len(), Verdict::ALL.len());
         assert!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_weir_or_for_an_attempt_of_ones_own_may_retry() {
+    fn only_temporary_verdicts_may_be_retried() {
         for verdict in Verdict::ALL {
             let waits = verdict.status() == Some(503)
                 || matches!(verdict, Verdict::InProgress | Verdict::AllReserved);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_passes_has_no_status_of_its_own() {
+    fn only_granted_verdicts_have_no_http_status() {
         for verdict in Verdict::ALL {
             let passes = matches!(verdict, Verdict::Granted | Verdict::GrantedAgain);
             assert_eq!(verdict.status().is_none(), passes, "{verdict:?}");

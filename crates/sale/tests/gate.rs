@@ -89,7 +89,7 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
 }
 
 #[test]
-fn nothing_is_claimed_for_a_request_that_goes_by_another_route() {
+fn request_on_another_route_claims_no_unit() {
     let mut bench = Bench::with_route("orders");
     bench.buy_by(1, "alice", Some("orders"));
     bench.run(Reply::Granted);
@@ -111,7 +111,7 @@ fn nothing_is_claimed_for_a_request_that_goes_by_another_route() {
 }
 
 #[test]
-fn what_only_gateways_may_send_is_removed_before_it_is_added() {
+fn gateway_headers_of_clients_are_removed_before_adding() {
     let mut bench = Bench::open();
     let forged = [("x-user-id", "alice"), (headers::CLAIM, "forged")];
     bench.request(1, "POST", "/sales/s/orders", &forged);
@@ -138,7 +138,7 @@ fn what_only_gateways_may_send_is_removed_before_it_is_added() {
 }
 
 #[test]
-fn a_refusal_is_an_answer_with_its_word() {
+fn refusal_is_answered_with_its_status_and_code() {
     for (reply, status, word) in [
         (Reply::Blocked, 403, "blocked"),
         (Reply::CapReached, 409, "cap_reached"),
@@ -156,7 +156,7 @@ fn a_refusal_is_an_answer_with_its_word() {
 }
 
 #[test]
-fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
+fn rate_limited_user_causes_no_redis_call() {
     let mut bench =
         Bench::with(r#", "limits": { "user": { "rate": 1, "per": "1s", "burst": 1 } }"#);
     bench.buy(1, "alice");
@@ -169,7 +169,7 @@ fn a_user_who_must_wait_for_the_limit_costs_redis_nothing() {
 }
 
 #[test]
-fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
+fn missing_or_duplicate_user_header_identifies_no_user() {
     let mut bench = Bench::with(PAYING);
     let users: [&[(&str, &str)]; 3] = [
         &[],
@@ -188,7 +188,7 @@ fn a_user_who_is_named_twice_or_not_at_all_is_nobody() {
 
 /// An old reply of Redis may be outdated: units may have come back.
 #[test]
-fn gateway_without_recent_news_reports_nothing_sold_out() {
+fn gateway_without_recent_polls_reports_nothing_sold_out() {
     let mut bench = Bench::open();
     bench.sell_out();
     bench.buy(1, "alice");
@@ -244,7 +244,7 @@ fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
 
 /// Two seconds, or four polls if these take longer.
 #[test]
-fn what_a_poll_has_found_counts_for_a_few_polls() {
+fn poll_result_stays_valid_for_a_few_polls() {
     for (more, current_ms) in [("", 2_000), (r#", "poll_interval_ms": 700"#, 2_800)] {
         for (age_ms, word) in [(current_ms, "sold_out"), (current_ms + 1, "all_reserved")] {
             let mut bench = Bench::with(more);
@@ -260,7 +260,7 @@ fn what_a_poll_has_found_counts_for_a_few_polls() {
 }
 
 #[test]
-fn no_more_requests_are_at_the_origin_than_the_cap_says() {
+fn concurrent_origin_requests_are_limited_by_the_cap() {
     let mut bench = Bench::with(r#", "overload": { "in_flight_max": 2 }"#);
     for stream in 1..4 {
         bench.buy(stream, &format!("user-{stream}"));
@@ -278,7 +278,7 @@ fn no_more_requests_are_at_the_origin_than_the_cap_says() {
 }
 
 #[test]
-fn a_redis_that_fails_is_left_in_peace() {
+fn failing_redis_opens_the_redis_breaker() {
     let breaker = r#", "overload": { "redis_breaker":
         { "window_ms": 2000, "min_requests": 4, "failure_percent": 60, "open_ms": 300 } }"#;
     let mut bench = Bench::with(breaker);
@@ -335,7 +335,7 @@ fn refused_poll_is_counted() {
 }
 
 #[test]
-fn who_has_an_order_already_is_told_which() {
+fn user_at_the_cap_gets_the_existing_order() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
     bench.run(Reply::CapReached);
@@ -347,7 +347,7 @@ fn who_has_an_order_already_is_told_which() {
 }
 
 #[test]
-fn a_sale_behind_a_page_answers_with_it() {
+fn sale_in_static_page_mode_answers_with_the_page() {
     let mut bench = Bench::with(
         r#", "retry_after_s": 9, "static_page": { "status": 200, "content_type": "text/plain", "body": "soon" }"#,
     );
@@ -427,7 +427,7 @@ fn checkout_returns_a_token_with_its_validity_period() {
 }
 
 #[test]
-fn who_could_not_buy_gets_no_token_and_is_told_why() {
+fn user_who_cannot_buy_gets_a_reason_and_no_token() {
     let mut bench = of_a_sale_with_tokens(CHECKOUT);
     let alice = ("x-user-id", "alice");
     let refused = [
@@ -595,7 +595,7 @@ fn refused_user_does_not_exhaust_the_limit_of_their_address() {
 const PAYING: &str = r#", "identify_prefixes": ["/orders/"]"#;
 
 #[test]
-fn what_sql_answers_is_limited_by_itself() {
+fn requests_answered_by_sql_have_their_own_rate_limit() {
     let mut bench = Bench::with(PAYING);
     let alice = [("x-user-id", "alice")];
     for stream in 0..20 {
@@ -633,7 +633,7 @@ proptest! {
     /// For every mix of users and addresses: refused requests charge no limit, so the number of passed ones is what
     /// both limits allow.
     #[test]
-    fn a_request_is_charged_to_user_and_address_or_to_neither(
+    fn rate_limit_charges_both_user_and_address_or_neither(
         requests in prop::collection::vec((0..4_usize, 0..2_usize), 0..80),
     ) {
         let mut bench = Bench::with(NAT);
@@ -655,7 +655,7 @@ proptest! {
 }
 
 #[test]
-fn a_request_of_somebody_who_left_goes_back() {
+fn claim_of_a_disconnected_client_is_released() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
     bench.send();
@@ -666,7 +666,7 @@ fn a_request_of_somebody_who_left_goes_back() {
 }
 
 #[test]
-fn a_claim_that_could_not_be_delivered_goes_back() {
+fn undelivered_claim_is_released() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
     bench.gone.insert(1);
@@ -679,7 +679,7 @@ fn a_claim_that_could_not_be_delivered_goes_back() {
 
 /// C1: an origin's HTTP server rejects a request that it cannot parse, and no handler receives the claim.
 #[test]
-fn a_claim_that_the_origin_refuses_goes_back() {
+fn claim_refused_by_the_origin_is_released() {
     let handed_back = |status| {
         let mut bench = Bench::open();
         bench.buy(1, "alice");
@@ -700,7 +700,7 @@ fn a_claim_that_the_origin_refuses_goes_back() {
 }
 
 #[test]
-fn the_origin_never_sees_a_query_that_it_may_refuse_to_read() {
+fn query_is_removed_before_forwarding_to_the_origin() {
     let mut bench = Bench::open();
     let paths = [
         "/sales/s/orders?q=\"<>",
@@ -722,7 +722,7 @@ fn the_origin_never_sees_a_query_that_it_may_refuse_to_read() {
 }
 
 #[test]
-fn in_shadow_every_request_goes_on_whatever_is_decided() {
+fn shadow_mode_forwards_every_request() {
     let mut bench = Bench::open();
     bench.catalogue = bench.catalogue.replace("\"open\"", "\"shadow\"");
     bench.advance(300);
@@ -738,7 +738,7 @@ fn in_shadow_every_request_goes_on_whatever_is_decided() {
 }
 
 #[test]
-fn a_countdown_may_be_read_by_pages_of_any_site() {
+fn countdown_allows_cross_origin_reads_from_any_site() {
     let mut bench = Bench::with(r#", "status_routes": [{ "path": "/sales/{sale}" }]"#);
     bench.request(1, "GET", "/sales/s", &[]);
     let allowed = bench.answer_header(1, "access-control-allow-origin");
@@ -752,7 +752,7 @@ fn a_countdown_may_be_read_by_pages_of_any_site() {
 }
 
 #[test]
-fn a_bad_catalogue_leaves_the_last_one() {
+fn invalid_catalogue_keeps_the_last_valid_one() {
     let mut bench = Bench::open();
     bench.catalogue = "nonsense".into();
     bench.advance(300);
@@ -789,7 +789,7 @@ fn origin_failures_open_the_breaker_and_release_grants() {
 
 /// Without failures, the breaker records one status in eight; from the first failure on, each.
 #[test]
-fn the_origins_breaker_opens_at_half_of_what_it_has_seen() {
+fn origin_breaker_opens_when_half_of_its_requests_fail() {
     let mut bench = Bench::open();
     let mut failures = 0;
     for stream in 0..100 {
@@ -836,7 +836,7 @@ fn empty_shard_borrows_a_unit_for_its_buyer() {
 
 /// Other requests may be faster each time.
 #[test]
-fn who_finds_an_empty_shard_again_and_again_is_answered() {
+fn buyer_at_repeatedly_empty_shards_gets_all_reserved() {
     let (mut bench, user) = of_two_shards([0, 9]);
     bench.buy(1, &user);
     for _ in 0..100 {
@@ -853,7 +853,7 @@ fn who_finds_an_empty_shard_again_and_again_is_answered() {
 }
 
 #[test]
-fn with_all_sales_in_shadow_one_that_nobody_knows_goes_on() {
+fn unknown_sale_is_forwarded_while_all_sales_are_in_shadow() {
     let mut bench = Bench::open();
     bench.request(1, "POST", "/sales/unknown/orders", &[]);
     assert_eq!(bench.answer(1).0, 404);
@@ -878,7 +878,7 @@ fn with_all_sales_in_shadow_one_that_nobody_knows_goes_on() {
 
 /// Envoy has a worker without requests, which would otherwise log warnings forever.
 #[test]
-fn a_gate_that_serves_nobody_looks_seldom_and_says_nothing() {
+fn idle_gate_polls_rarely_and_logs_nothing() {
     let mut bench = Bench::new();
     bench.is_down = true;
     for _ in 0..10 {
@@ -903,7 +903,7 @@ fn a_gate_that_serves_nobody_looks_seldom_and_says_nothing() {
 }
 
 #[test]
-fn a_poll_that_cannot_be_sent_is_told_once_requests_come() {
+fn unsendable_poll_is_logged_when_requests_arrive() {
     let mut bench = Bench::open();
     bench.request(1, "GET", "/sales/s/orders", &[]);
     bench.buy(2, "alice");
@@ -931,7 +931,7 @@ fn request_past_its_deadline_before_sending_gets_overloaded() {
 }
 
 #[test]
-fn who_may_try_again_is_told_when() {
+fn retryable_refusal_carries_retry_after() {
     let mut bench = Bench::with(
         r#", "retry_after_s": 7, "limits": { "user": { "rate": 1, "per": "10s", "burst": 1 } }"#,
     );
@@ -985,7 +985,7 @@ proptest! {
     /// In every order of events, every open stream is answered exactly once, and every granted claim is either
     /// forwarded or released. The gate tracks no ended stream.
     #[test]
-    fn each_request_has_one_outcome_and_each_claim_one_place(
+    fn each_request_is_answered_once_and_no_claim_leaks(
         steps in prop::collection::vec(any_step(), 0..120),
         knows_its_sale in any::<bool>(),
     ) {

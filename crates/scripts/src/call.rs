@@ -71,7 +71,7 @@ mod tests {
     };
 
     #[test]
-    fn a_call_is_written_as_redis_reads_it() {
+    fn call_is_encoded_in_the_redis_protocol() {
         let call = Call {
             script: &PING,
             keys: [b"k"].into(),

@@ -219,7 +219,7 @@ mod tests {
     const PLACE: &str = " script: 9282fe9cd1ad17b421df71a1d74837df7d50241a, on @user_script:1.";
 
     #[test]
-    fn kind_is_read_from_the_beginning_of_an_error() {
+    fn refusal_kind_is_read_from_the_error_prefix() {
         for (error, kind) in [
             ("READONLY You can't write", Some(RefusalKind::ReadOnly)),
             ("OOM", Some(RefusalKind::OutOfMemory)),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_a_beginning_a_label_and_a_remedy() {
+    fn each_refusal_kind_has_a_prefix_a_label_and_a_remedy() {
         for (index, kind) in RefusalKind::ALL.into_iter().enumerate() {
             let same = |other: &RefusalKind| other.label() == kind.label();
             assert_eq!(RefusalKind::ALL.iter().position(same), Some(index));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_from_before_the_script_is_definite() {
+    fn refusal_before_the_script_runs_is_definite() {
         for (beginning, kind) in BEGINNINGS {
             let is_definite = beginning != NO_PERMISSION_IN_SCRIPT;
             assert_eq!(kind.is_definite(beginning), is_definite, "{beginning}");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_scripts_first_write_is_definite() {
+    fn refusal_of_the_first_write_of_a_script_is_definite() {
         for (word, is_definite) in [
             ("READONLY", true),
             ("OOM", true),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_in_another_form_is_unknown() {
+    fn refusal_in_another_form_has_unknown_outcome() {
         let digest = "9282fe9cd1ad17b421df71a1d74837df7d50241a";
         for error in [
             format!("OOM no. script: f_{digest}, on @user_script:1."),

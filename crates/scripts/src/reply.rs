@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_script_writes_is_a_number() {
+    fn only_canonical_decimals_are_parsed_as_numbers() {
         for number in [0_u64, 7, 10, 1_700_000_000_000, 9_999_999_999_999_999_999] {
             assert_eq!(digits(number.to_string().as_bytes()), Some(number));
         }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_its_words_again_and_nothing_breaks_out_of_one() {
+    fn tally_name_round_trips_and_neutralizes_separators() {
         assert_eq!(words(&name(&["limited", "logins"])), ["limited", "logins"]);
         let hostile = name(&["limited", "logins", "a\nlimited\nother\u{0}"]);
         assert_eq!(words(&hostile), ["limited", "logins", "a limited other "]);

@@ -41,7 +41,7 @@ fn first_use_of_a_solution_decides_when_its_token_was_issued() {
 }
 
 #[test]
-fn a_solution_is_forgotten_when_it_was_kept_for_long_enough() {
+fn stored_solution_expires_after_its_retention() {
     let server = Server::start();
     let mut redis = server.connect();
     let short = |now_ms| SolutionSpend {
@@ -54,7 +54,7 @@ fn a_solution_is_forgotten_when_it_was_kept_for_long_enough() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn malformed_challenge_reply_is_refused() {
     let times = |values: Vec<Value>| parse(&Value::Array(values), 1);
     assert!(times(vec![Value::Bulk(b"5".to_vec())]).is_ok());
     for values in [

@@ -264,17 +264,17 @@ fn agree(plan: Plan) {
 }
 
 #[test]
-fn redis_and_the_model_agree_with_a_directory() {
+fn redis_matches_the_fitment_model_with_a_directory() {
     agree(Plan::Directory);
 }
 
 #[test]
-fn redis_and_the_model_agree_with_bitmaps_alone() {
+fn redis_matches_the_fitment_model_with_bitmaps_only() {
     agree(Plan::Bitmaps);
 }
 
 #[test]
-fn both_plans_answer_alike() {
+fn both_fitment_plans_return_equal_answers() {
     let server = Server::start();
     let redis = RefCell::new(server.connect());
     let config = Config {
@@ -318,7 +318,7 @@ fn both_plans_answer_alike() {
 }
 
 #[test]
-fn a_key_that_is_lost_reads_as_unknown() {
+fn lost_fitment_key_reads_as_unknown() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, Plan::Directory);

@@ -345,7 +345,7 @@ fn redelivery_and_reordering_change_nothing() {
 }
 
 #[test]
-fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
+fn fill_does_not_restore_cleared_or_deleted_views() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);
@@ -369,7 +369,7 @@ fn what_was_cleared_or_deleted_does_not_come_back_by_a_fill() {
 }
 
 #[test]
-fn a_list_has_the_latest_200_and_lives_for_four_days() {
+fn history_list_keeps_the_latest_200_for_four_days() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, VIEWS_MAX);
@@ -394,7 +394,7 @@ fn a_list_has_the_latest_200_and_lives_for_four_days() {
 
 /// Redis lost removals that were made between the reads of database and Redis.
 #[test]
-fn data_read_for_a_lost_list_does_not_count_as_loaded() {
+fn fill_of_a_lost_list_does_not_count_as_loaded() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     let mut pair = Pair::new(&mut redis, &tags, FEW);
@@ -464,7 +464,7 @@ fn read_us(pair: &mut Pair<'_>) -> f64 {
 /// The mark moves only for a caller that has its position; a mark before the caller's position proves that Redis lost
 /// data.
 #[test]
-fn a_mark_tells_what_redis_has_lost() {
+fn mark_reveals_lost_redis_writes() {
     let server = Server::start();
     let redis = RefCell::new(server.connect());
     let config = Config {
@@ -512,7 +512,7 @@ fn integer(value: Value) -> i64 {
 
 /// The design goals: at most 25 bytes of Redis memory per view, and one command.
 #[test]
-fn a_view_takes_at_most_25_bytes_of_redis_and_one_call() {
+fn view_costs_at_most_25_redis_bytes_and_one_call() {
     let server = Server::start();
     let (mut redis, tags) = (server.connect(), Tags::new());
     redis.command(&[b"CONFIG", b"SET", b"zset-max-listpack-entries", b"256"]);

@@ -17,19 +17,19 @@ use weir_limit::redis::limit_back::Charge;
 use weir_limit::{Algorithm, Quota, RATE_MAX, SET_BACK_MS_MAX};
 
 #[test]
-fn whatever_is_asked_goes_as_in_the_model() {
+fn random_limit_requests_match_the_model() {
     histories_go_as_in_the_model(mixed(), 384);
 }
 
 #[test]
-fn what_is_asked_steadily_goes_as_in_the_model() {
+fn steady_limit_requests_match_the_model() {
     histories_go_as_in_the_model(steady(), 192);
 }
 
 /// The backlog of a low limit with many requests, converted to one with a long period and a high rate. The product of
 /// requests and period exceeds the exact range of doubles, and one more tick is one more millisecond.
 #[test]
-fn a_backlog_of_another_period_is_exact() {
+fn backlog_of_another_period_converts_exactly() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     let slow = quota(Algorithm::Gcra, 1, 4_503_599_627, RATE_MAX);
@@ -52,7 +52,7 @@ fn a_backlog_of_another_period_is_exact() {
 
 /// A log with too many lines after its period was extended; some requests had been taken back.
 #[test]
-fn lines_that_must_be_shared_are_as_in_the_model() {
+fn shared_sliding_window_lines_match_the_model() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     let short = quota(Algorithm::SlidingWindow, 20, 700, 1);
@@ -85,7 +85,7 @@ fn lines_that_must_be_shared_are_as_in_the_model() {
 }
 
 #[test]
-fn a_request_is_charged_by_all_its_limits_or_by_none() {
+fn request_is_charged_by_all_its_limits_or_by_none() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
@@ -115,7 +115,7 @@ fn a_request_is_charged_by_all_its_limits_or_by_none() {
 
 /// Otherwise requests of two rules for one key, each within the limit, would together exceed it.
 #[test]
-fn asks_of_one_key_in_one_request_count_together() {
+fn checks_of_one_key_in_one_request_count_together() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
@@ -138,7 +138,7 @@ fn asks_of_one_key_in_one_request_count_together() {
 }
 
 #[test]
-fn a_lease_is_what_is_left_when_all_costs_are_paid() {
+fn lease_takes_only_the_quota_left_after_all_costs() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
@@ -162,7 +162,7 @@ fn a_lease_is_what_is_left_when_all_costs_are_paid() {
 }
 
 #[test]
-fn what_others_wrote_is_a_key_that_nothing_is_known_of() {
+fn foreign_value_counts_as_an_unused_key() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     let now = NOW_MS.to_string();
@@ -231,7 +231,7 @@ fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
 }
 
 #[test]
-fn requests_in_flight_that_have_ended_make_place_for_others() {
+fn ended_requests_in_flight_free_capacity_for_others() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     let (key, two) = (new_key(), quota(Algorithm::Concurrency, 2, 10_000, 2));
@@ -259,7 +259,7 @@ fn requests_in_flight_that_have_ended_make_place_for_others() {
 
 /// With Redis' own clock.
 #[test]
-fn a_refusals_wait_is_long_enough_and_then_redis_forgets() {
+fn refusal_wait_suffices_and_then_the_redis_key_expires() {
     let server = Server::start();
     let mut redis = server.connect();
     let waiting = [

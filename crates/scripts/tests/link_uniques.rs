@@ -64,7 +64,7 @@ fn visitors_count_once_an_hour_and_once_a_day() {
 }
 
 #[test]
-fn many_at_once_fit_and_all_keys_expire() {
+fn largest_batch_of_visitors_fits_and_all_keys_expire() {
     let server = Server::start();
     let mut redis = server.connect();
     let most = hashes(0..ADDED_MAX as u64);

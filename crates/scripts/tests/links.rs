@@ -303,7 +303,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn a_link_in_redis_is_read_renewed_and_counted_as_in_the_model() {
+fn link_reads_renewals_and_clicks_match_the_model() {
     let server = Server::start();
     let redis = std::cell::RefCell::new(server.connect());
     let mut runner = TestRunner::new(Config::with_cases(300));
@@ -323,7 +323,7 @@ fn a_link_in_redis_is_read_renewed_and_counted_as_in_the_model() {
 }
 
 #[test]
-fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
+fn thousand_concurrent_clicks_use_exactly_the_click_limit() {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let server = Server::start();
     let keys = new_keys();
@@ -354,7 +354,7 @@ fn a_thousand_clicks_at_once_use_exactly_as_many_as_there_are() {
 }
 
 #[test]
-fn click_is_charged_once_per_read_and_not_after_return() {
+fn click_is_charged_once_per_read_and_not_after_its_return() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = new_keys();
@@ -388,7 +388,7 @@ fn click_is_charged_once_per_read_and_not_after_return() {
 }
 
 #[test]
-fn what_is_no_record_is_read_as_it_is_and_changes_nothing() {
+fn malformed_record_is_returned_verbatim_and_unchanged() {
     let server = Server::start();
     let mut redis = server.connect();
     for bad in [
@@ -415,7 +415,7 @@ fn what_is_no_record_is_read_as_it_is_and_changes_nothing() {
 }
 
 #[test]
-fn numbers_beyond_all_reason_are_no_error() {
+fn maximum_link_numbers_are_accepted() {
     let server = Server::start();
     let (mut redis, keys) = (server.connect(), new_keys());
     let link = Link {
@@ -431,7 +431,7 @@ fn numbers_beyond_all_reason_are_no_error() {
 }
 
 #[test]
-fn a_batch_of_clicks_stands_in_the_stream() {
+fn click_batch_is_appended_to_the_stream() {
     let server = Server::start();
     let mut redis = server.connect();
     let row = Row {

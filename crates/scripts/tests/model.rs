@@ -611,7 +611,7 @@ impl Story {
 }
 
 #[test]
-fn lua_and_model_answer_alike() {
+fn lua_and_model_return_equal_replies() {
     let server = Server::start();
     let config = ProptestConfig {
         cases: 2_000,
@@ -650,7 +650,7 @@ fn lua_and_model_answer_alike() {
 }
 
 #[test]
-fn keyed_attempt_gets_same_claim_and_order_and_never_a_second() {
+fn keyed_attempt_always_gets_the_same_claim_and_order() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 2);
     let (alice, [first, second]) = ([user(1)], [1, 2].map(|n| [Some(tag(n))]));
@@ -755,7 +755,7 @@ fn one_call_decides_many_shards_each_from_its_own_stock() {
 }
 
 #[test]
-fn one_call_makes_of_each_shard_the_checks_that_it_asks_for() {
+fn one_call_runs_only_the_requested_checks_of_each_shard() {
     let server = Server::start();
     let mut redis = server.connect();
     let sale = SaleId::new("checks").unwrap();
@@ -839,7 +839,7 @@ fn units_after_a_claim_on(damaged: impl Fn(&ShardKeys) -> Vec<u8>) -> [Value; 2]
 }
 
 #[test]
-fn a_damaged_shard_makes_no_unit() {
+fn damaged_shard_creates_no_units() {
     let units = |n: &str| Value::Bulk(n.into());
     assert_eq!(
         units_after_a_claim_on(ShardKeys::claims),
@@ -854,7 +854,7 @@ fn a_damaged_shard_makes_no_unit() {
 }
 
 #[test]
-fn generations_are_exact_at_the_size_of_real_clocks() {
+fn generations_are_exact_at_real_clock_values() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 100);
     let now_us = 4_102_444_800_000_000; // the year 2100
@@ -872,7 +872,7 @@ fn generations_are_exact_at_the_size_of_real_clocks() {
 }
 
 #[test]
-fn a_full_batch_of_one_user_takes_one_unit() {
+fn full_batch_of_one_user_takes_one_unit() {
     let server = Server::start();
     let mut pair = Pair::warmed(&server, 10);
     let replies = pair.claim(&vec![user(1); 64], terms(1, 1));
@@ -887,7 +887,7 @@ fn a_full_batch_of_one_user_takes_one_unit() {
 
 /// Redis identifies a script by this digest: a wrong one would turn every EVALSHA into an EVAL.
 #[test]
-fn redis_gives_each_script_the_digest_that_we_do() {
+fn redis_and_weir_compute_the_same_script_digests() {
     let server = Server::start();
     let mut redis = server.connect();
     for script in DOMAINS.into_iter().flat_map(|(_, scripts)| scripts) {

@@ -50,7 +50,7 @@ fn listed(commands: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn rules_have_every_command_of_scripts_and_origin() {
+fn acl_rules_list_every_command_of_scripts_and_origin() {
     let mut shared: BTreeSet<String> = SENT.map(ToOwned::to_owned).into();
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap().path().join("lua");
@@ -76,7 +76,7 @@ fn rules_have_every_command_of_scripts_and_origin() {
 }
 
 #[test]
-fn documented_rules_are_these() {
+fn documentation_contains_the_current_acl_rules() {
     let gateway = permissions::rules("weir", SHARED);
     let origin = permissions::rules("weir", SHARED.into_iter().chain(ORIGIN));
     for (user, rules) in [("weir-gateway", gateway), ("weir-origin", origin)] {
@@ -87,7 +87,7 @@ fn documented_rules_are_these() {
 
 /// Redis 7.0 crashes if it checks a command with too few arguments.
 #[test]
-fn each_command_has_the_arguments_that_redis_wants() {
+fn each_command_has_the_arguments_that_redis_requires() {
     let server = Server::start();
     let mut redis = server.connect();
     for command in SHARED.into_iter().chain(ORIGIN) {

@@ -96,7 +96,7 @@ fn no_unit_is_oversold_or_unsold_when_redis_loses_last_writes() {
 }
 
 #[test]
-fn the_lua_on_a_real_redis_answers_every_step_as_the_model_does() {
+fn lua_on_a_real_redis_matches_the_model_at_every_step() {
     let server = Server::start();
     run(400, true, |setting| World::new(setting, Some(&server)));
 }

@@ -96,7 +96,7 @@ fn redis_that_cannot_save_refuses_before_anything_is_written() {
 }
 
 #[test]
-fn missing_permission_within_a_script_may_come_after_a_write() {
+fn missing_permission_in_a_script_may_fail_after_a_write() {
     let server = Server::start();
     let mut redis = server.connect();
     let admin = &mut server.connect();
@@ -120,7 +120,7 @@ fn missing_permission_within_a_script_may_come_after_a_write() {
 }
 
 #[test]
-fn login_is_refused_by_its_kind() {
+fn login_refusals_are_classified_by_kind() {
     let server = Server::start();
     let mut redis = server.connect();
     let wrong = redis.command(&[b"AUTH", b"nobody", b"p"]);
@@ -133,7 +133,7 @@ fn login_is_refused_by_its_kind() {
 }
 
 #[test]
-fn cluster_that_lacks_a_slot_refuses_before_anything_runs() {
+fn cluster_with_an_unserved_slot_refuses_before_anything_runs() {
     let bus_port = weir_stack::ports::free().unwrap();
     let server = Server::start_with(|options| options.bus_port = Some(bus_port));
     let mut redis = server.connect();
@@ -146,7 +146,7 @@ fn cluster_that_lacks_a_slot_refuses_before_anything_runs() {
 
 /// A replica that loads its primary's data: 50 keys, a tenth of a second for each.
 #[test]
-fn redis_that_loads_refuses_before_anything_runs() {
+fn loading_redis_refuses_before_anything_runs() {
     let (primary, server) = (Server::start(), Server::start());
     let (mut filling, mut redis) = (primary.connect(), server.connect());
     for key in 0..50 {

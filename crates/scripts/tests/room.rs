@@ -279,7 +279,7 @@ fn open(per_minute: u64, active_max: u64) -> Setting {
 
 /// First come, first served over all gateways, within the limit of active sessions.
 #[test]
-fn first_come_first_served_and_never_more_inside_than_allowed() {
+fn room_admits_in_order_and_never_exceeds_its_capacity() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 3)).settled();
@@ -313,7 +313,7 @@ fn first_come_first_served_and_never_more_inside_than_allowed() {
 }
 
 #[test]
-fn the_pace_is_kept_whoever_ticks() {
+fn admission_pace_is_kept_whichever_gateway_ticks() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(120, 0)).settled();
@@ -331,7 +331,7 @@ fn the_pace_is_kept_whoever_ticks() {
 }
 
 #[test]
-fn unused_position_passes_on_and_double_exchange_is_one_session() {
+fn unused_position_moves_on_and_double_exchange_is_one_session() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
@@ -361,7 +361,7 @@ fn unused_position_passes_on_and_double_exchange_is_one_session() {
 }
 
 #[test]
-fn a_pass_is_good_for_one_session() {
+fn pass_is_valid_for_one_session() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 2)).settled();
@@ -414,7 +414,7 @@ fn positions_are_restored_after_loss_and_none_is_given_twice() {
 }
 
 #[test]
-fn after_a_loss_those_inside_count_until_they_are_heard_of() {
+fn visitors_inside_still_count_after_redis_data_loss() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 4)).settled();
@@ -440,7 +440,7 @@ fn after_a_loss_those_inside_count_until_they_are_heard_of() {
 }
 
 #[test]
-fn early_visitors_are_drawn_and_late_ones_queue_behind() {
+fn early_visitors_are_shuffled_and_late_ones_queue_behind() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_at_ms = NOW_MS + 20_000;
@@ -486,7 +486,7 @@ fn early_visitors_are_drawn_and_late_ones_queue_behind() {
 }
 
 #[test]
-fn advanced_opening_draws_at_once_and_is_not_drawn_again() {
+fn earlier_opening_draws_at_once_and_only_once() {
     let server = Server::start();
     let mut redis = server.connect();
     let opens_in = |version, ms| Setting {
@@ -516,7 +516,7 @@ fn advanced_opening_draws_at_once_and_is_not_drawn_again() {
 }
 
 #[test]
-fn one_address_takes_no_more_places_than_it_may() {
+fn one_address_takes_no_more_places_than_allowed() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(1, 0)).settled();
@@ -547,7 +547,7 @@ fn one_address_takes_no_more_places_than_it_may() {
 }
 
 #[test]
-fn a_setting_that_is_older_changes_nothing() {
+fn older_setting_changes_nothing() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 0)).settled();

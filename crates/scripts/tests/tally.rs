@@ -44,7 +44,7 @@ fn held(redis: &mut Redis, key: &[u8]) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn counts_add_up_as_the_model_says_and_are_forgotten_in_the_end() {
+fn tally_counts_match_the_model_and_finally_expire() {
     let server = Server::start();
     let redis = RefCell::new((server.connect(), 0));
     let counts = prop::collection::vec(("[a-e]{1,2}", 0..1_000_u64), 0..40);
@@ -72,7 +72,7 @@ fn counts_add_up_as_the_model_says_and_are_forgotten_in_the_end() {
 }
 
 #[test]
-fn a_minute_has_room_for_so_many_names_and_known_ones_count_on() {
+fn full_tally_minute_counts_only_existing_names() {
     let server = Server::start();
     let mut redis = server.connect();
     let key = keys::tally("weir", Subject::Sales, 0);

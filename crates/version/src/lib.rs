@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_says_what_it_is_of() {
+    fn build_names_its_version_commit_and_compiler() {
         assert!(COMPILER.starts_with("rustc 1."), "{COMPILER}");
         assert!(COMMIT == "unreleased" || COMMIT.len() == 12, "{COMMIT}");
         for part in [VERSION, COMMIT, COMPILER] {

@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_sku_has_as_many_relations_as_it_is_to_have() {
+    fn each_sku_has_its_planned_number_of_relations() {
         let arguments = Arguments {
             skus: 200,
             fits: 30,

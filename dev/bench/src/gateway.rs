@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_resident_memory_is_read_from_the_kernels_lines() {
+    fn resident_memory_is_read_from_kernel_lines() {
         let status = "VmHWM:\t  200 kB\nVmRSS:\t      12 kB\nThreads:\t4\n";
         assert_eq!(resident_in(status), Some(12 * 1024));
         assert_eq!(resident_in("VmHWM:\t  200 kB\n"), None);

@@ -283,7 +283,7 @@ mod tests {
     use weir_stack::report::SilentReporter;
 
     #[tokio::test]
-    async fn users_arrive_in_small_values_and_get_their_answers() {
+    async fn users_are_stored_in_small_values_and_get_their_answers() {
         let plan = Plan {
             users: 5_000,
             blocked: 50,

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stripped_module_does_the_same_and_names_no_function() {
+    fn stripped_module_behaves_the_same_and_names_no_function() {
         let mut module = walrus::Module::default();
         let mut function = walrus::FunctionBuilder::new(&mut module.types, &[], &[]);
         function.name("weir::secret_name".to_owned());

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_charts_envoy_file_names_the_clusters_services() {
+    fn chart_envoy_config_names_the_services_of_the_cluster() {
         let shipped = weir_stack::workspace::root().join("envoy/all.yaml");
         let text = in_a_cluster(&std::fs::read_to_string(shipped).unwrap()).unwrap();
         assert!(!text.contains("target/weir/") && !text.contains("link.localhost"));

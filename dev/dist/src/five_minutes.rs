@@ -425,7 +425,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_readme_says_is_what_is_sent() {
+    fn commands_of_the_readme_are_sent() {
         let path = weir_stack::workspace::root().join("dev/dist/files/README.md");
         let text = std::fs::read_to_string(path).unwrap();
         let readme = Readme::parse(&text, 1_800_000_000).unwrap();

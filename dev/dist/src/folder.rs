@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_changed_is_found_by_its_sum() {
+    fn changed_file_is_detected_by_its_checksum() {
         let temp = tempfile::tempdir().unwrap();
         let folder = Folder::empty(&temp.path().join("dist")).unwrap();
         folder.write("a/b", b"one").unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_release_leaves_nothing_in_the_next() {
+    fn earlier_release_leaves_nothing_in_the_next() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("dist");
         Folder::empty(&path).unwrap().write("old", b"").unwrap();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn images_read_back_as_the_filters_and_two_builds_are_the_same() {
+    fn images_contain_the_filters_and_two_builds_are_identical() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (one, other) = (filled(&one), filled(&other));
         check(&one).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_another_module_is_found() {
+    fn image_of_another_module_is_detected() {
         let temp = tempfile::tempdir().unwrap();
         let folder = filled(&temp);
         folder.write("filters/one.wasm", b"\0asm other").unwrap();

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_compared_in_whatever_order_they_are_named() {
+    fn filters_are_compared_in_any_order_of_names() {
         let one = "aa  README.md\n1  filters/a-b.wasm\n2  filters/a.wasm\n";
         assert_eq!(
             of_filters(one),

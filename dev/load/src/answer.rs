@@ -86,7 +86,7 @@ mod tests {
     const WHOLE: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\nx: y\r\n\r\nhello";
 
     #[test]
-    fn an_answer_is_whole_with_its_last_byte() {
+    fn answer_is_complete_with_its_last_byte() {
         for cut in 0..WHOLE.len() {
             assert_eq!(read(&WHOLE[..cut]).unwrap(), None, "{cut}");
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_with_its_headers_and_body() {
+    fn answer_is_read_with_its_headers_and_body() {
         let answer = whole(WHOLE).unwrap();
         assert_eq!(
             (answer.status, answer.body.as_slice()),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_closes_is_heard_and_what_has_no_length_refused() {
+    fn close_is_detected_and_answer_without_length_is_refused() {
         let closing = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         assert!(read(closing).unwrap().unwrap().closes);
         assert!(read(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());

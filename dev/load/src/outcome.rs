@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_in_milliseconds_and_nothing_is_too_long() {
+    fn percentiles_are_in_milliseconds_and_long_latencies_count() {
         let mut latencies = Latencies::default();
         for ms in 1..=100 {
             latencies.record(Duration::from_millis(ms));

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_stay_due_at_their_times_however_late_they_are_taken() {
+    fn late_requests_keep_their_due_times() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 1_000.0);
         assert_eq!(schedule.take(start), Some(start));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_rate_does_not_drift() {
+    fn odd_rate_does_not_drift() {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 3_333.0);
         let end = start + Duration::from_secs(100);

@@ -61,7 +61,7 @@ fn go(server: SocketAddr, pace: Pace, connections: usize, window_ms: u64) -> Out
 }
 
 #[test]
-fn a_closed_loop_counts_answers_by_status_on_every_connection() {
+fn closed_loop_counts_answers_by_status_on_every_connection() {
     let server = server(|stream| answer_all(stream, |_| {}));
     let outcome = go(server, Pace::Closed, 7, 200);
     assert!(outcome.answers > 0 && outcome.rate() > 0.0);
@@ -73,7 +73,7 @@ fn a_closed_loop_counts_answers_by_status_on_every_connection() {
 /// One stall of 300 ms: about 200 requests are due more than 100 ms before its end. A closed loop would see only one of
 /// them.
 #[test]
-fn an_open_loop_sees_what_was_due_while_the_server_stalled() {
+fn open_loop_measures_requests_due_during_a_server_stall() {
     let stall = |number| {
         if number == 200 {
             std::thread::sleep(Duration::from_millis(300));
@@ -114,7 +114,7 @@ fn unanswered_request_counts_with_its_waiting_time() {
 }
 
 #[test]
-fn a_connection_that_the_server_closes_is_opened_again() {
+fn connection_closed_by_the_server_is_reopened() {
     let server = server(|mut stream| {
         let mut buffer = [0; 1_024];
         let came = stream.read(&mut buffer);
@@ -127,7 +127,7 @@ fn a_connection_that_the_server_closes_is_opened_again() {
 }
 
 #[test]
-fn no_server_is_an_error() {
+fn missing_server_is_an_error() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let server = listener.local_addr().unwrap();
     drop(listener);

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_redis_that_does_not_answer_is_told_at_once() {
+    async fn unresponsive_redis_is_reported_at_once() {
         let port = ports::free().unwrap();
         let url = format!("redis://127.0.0.1:{port}");
         let error = Backing::running(&url).await.err().unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redis_that_the_shipped_config_cannot_reach_is_refused() {
+    fn redis_out_of_reach_of_the_shipped_config_is_refused() {
         assert_eq!(plain_redis("redis://h:7").unwrap(), ("h".to_owned(), 7));
         for url in [
             "redis://:secret@h:7",

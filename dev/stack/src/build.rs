@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_is_read_from_cargos_messages() {
+    fn binary_path_is_read_from_cargo_messages() {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_sale"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"weir-origin"},"executable":"/t/debug/weir-origin"}
 {"reason":"build-finished","success":true}"#;

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_settings_are_yaml_with_its_ports_and_folders() {
+    fn cassandra_settings_are_yaml_with_its_ports_and_folders() {
         let text = settings(9042, 7000, Path::new("/d"));
         let read: serde_json::Value = yaml_serde::from_str(&text).unwrap();
         assert_eq!(read["native_transport_port"], 9042);

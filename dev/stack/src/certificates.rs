@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_certificate_is_of_the_authority_and_made_once() {
+    fn certificate_is_signed_by_the_authority_and_made_once() {
         let temp = tempfile::tempdir().unwrap();
         let made = Certificates::kept_in(temp.path()).unwrap();
         let mut verify = Command::new("openssl");

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_is_run_without_what_cargo_has_set_for_us() {
+    fn cargo_runs_without_variables_of_the_outer_cargo() {
         // Cargo sets the variable for this test.
         assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
         let command = cargo();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_past_its_limit_is_killed_and_named() {
+    fn command_past_its_time_limit_is_killed_and_named() {
         let started = Instant::now();
         let error = run(Command::new("sleep").arg("20"), Duration::from_millis(100)).unwrap_err();
         assert!(started.elapsed() < Duration::from_secs(5));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_shows_the_output() {
+    fn failure_shows_the_output_of_the_command() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo why >&2; exit 3"]);
         let error = succeed(&mut command, Duration::from_secs(10)).unwrap_err();

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replies_are_delayed_and_then_no_longer() {
+    async fn replies_are_delayed_until_the_fault_ends() {
         let (proxy, _) = echo().await;
         let mut client = client(&proxy).await;
         assert_eq!(ask(&mut client).await.unwrap(), 7);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_ends_old_and_new_connections() {
+    async fn cut_ends_old_and_new_connections() {
         let (proxy, counted) = echo().await;
         let mut old = client(&proxy).await;
         assert_eq!(ask(&mut old).await.unwrap(), 7);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_open_is_frozen_for_good_and_new_connections_work() {
+    async fn freeze_stops_old_connections_and_new_ones_work() {
         let (proxy, _) = echo().await;
         let mut old = client(&proxy).await;
         assert_eq!(ask(&mut old).await.unwrap(), 7);

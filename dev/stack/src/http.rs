@@ -202,7 +202,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn each_connection_has_an_address_of_its_own_or_the_one_chosen() {
+    async fn each_connection_has_a_unique_or_the_chosen_address() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
         let mut clients = Vec::new();

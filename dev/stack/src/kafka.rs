@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_broker_knows_the_others_and_its_own_ports() {
+    fn each_broker_is_configured_with_its_peers_and_its_ports() {
         let at = |broker, controller| Ports { broker, controller };
         let text = properties(1, &[at(1, 2), at(3, 4)], Path::new("/d/kafka-1"));
         let has = |line: &str| assert!(text.lines().any(|known| known == line), "{line}: {text}");

@@ -121,7 +121,7 @@ mod tests {
     use crate::{ports, report::SilentReporter};
 
     #[tokio::test]
-    async fn it_starts_stops_and_starts_again() {
+    async fn mariadb_starts_stops_and_restarts() {
         let temp = tempfile::tempdir().unwrap();
         let tool = tools::MariaDb::find_or_get(&mut SilentReporter).unwrap();
         let port = ports::free().unwrap();

@@ -143,14 +143,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_no_hosts_is_none() {
+    fn unknown_host_name_is_none() {
         assert_eq!(Host::named("native"), Some(Host::Native));
         assert_eq!(Host::named("nativ"), None);
         assert_eq!(Host::named(""), None);
     }
 
     #[test]
-    fn the_library_is_read_from_cargos_messages() {
+    fn library_path_is_read_from_cargo_messages() {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"weir_base"},"filenames":["/t/libweir_base.rlib"]}
 {"reason":"compiler-artifact","target":{"name":"weir_native"},"filenames":["/t/libweir_native.rlib","/t/libweir_native.so"]}
 {"reason":"build-finished","success":true}"#;

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_secret_is_an_argument() {
+    fn secrets_are_never_passed_as_arguments() {
         let options = OriginOptions {
             port: 1,
             admin_port: 2,

@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn each_port_is_allocated_once() {
         let ports: std::collections::BTreeSet<_> = (0..50).map(|_| free().unwrap()).collect();
         assert_eq!(ports.len(), 50);
     }
 
     #[test]
-    fn a_port_in_use_is_refused_with_the_flag_to_change() {
+    fn port_in_use_is_refused_with_the_flag_to_change() {
         let port = free().unwrap();
         check(port, "--gateway-port").unwrap();
         // This order matters: a child that another test starts at this moment inherits the listener until it executes

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_dies_is_named_with_its_status_and_log() {
+    fn exited_child_is_reported_with_its_status_and_log() {
         let (_temp, mut process) = shell("echo out; echo reason >&2; exit 7");
         let died = wait_for_end(&mut process);
         assert_eq!((died.name.as_str(), died.status.code()), ("child", Some(7)));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_tail_has_the_last_lines_and_no_endless_one() {
+    fn log_tail_has_the_last_lines_and_shortens_endless_ones() {
         let temp = tempfile::tempdir().unwrap();
         let log = temp.path().join("log");
         std::fs::write(&log, format!("first\n{}\nlast\n", "é".repeat(5000))).unwrap();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_is_not_a_death_and_the_child_can_start_again() {
+    fn stop_is_not_a_crash_and_the_child_can_restart() {
         let (_temp, mut process) = shell("echo started; exec sleep 60");
         process.stop();
         assert!(process.check().is_ok() && !process.is_running());
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_child_has_started_ends_with_it() {
+    fn descendants_of_a_killed_child_end_with_it() {
         let (_temp, mut process) = shell("sleep 60 & echo $!; wait");
         let deadline = Instant::now() + Duration::from_secs(10);
         let grandchild = loop {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_outlives_the_thread_that_asked_for_it() {
+    fn child_outlives_the_thread_that_started_it() {
         let (_temp, mut process) = std::thread::spawn(|| shell("exec sleep 60"))
             .join()
             .unwrap();
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_for_a_dead_child_ends_at_once() {
+    async fn wait_for_an_exited_child_ends_at_once() {
         let (_temp, mut process) = shell("echo refused; exit 1");
         let started = Instant::now();
         let never = || async { false };

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_append_only_file_a_killed_server_has_forgotten() {
+    async fn killed_redis_without_append_only_file_loses_its_data() {
         let temp = tempfile::tempdir().unwrap();
         let log = temp.path().join("redis.log");
         let options = RedisOptions {
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secured_server_wants_tls_and_its_password() {
+    async fn secured_redis_requires_tls_and_its_password() {
         let temp = tempfile::tempdir().unwrap();
         let log = temp.path().join("redis.log");
         let certificates = Certificates::kept_in(&temp.path().join("tls")).unwrap();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_of_three_shares_the_slots() {
+    async fn cluster_of_three_shares_the_slots() {
         let temp = tempfile::tempdir().unwrap();
         let nodes = start_cluster(&tool(), temp.path()).await.unwrap();
         let urls: Vec<String> = nodes.iter().map(RedisServer::url).collect();

@@ -118,7 +118,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn kept_secrets_come_back_and_only_their_owner_can_read_them() {
+    fn stored_secrets_are_reloaded_and_readable_only_by_their_owner() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("secrets.env");
         let first = Secrets::kept_in(&file).unwrap();

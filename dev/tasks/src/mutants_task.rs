@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_decides_is_mutated_unless_a_crate_is_named() {
+    fn all_listed_crates_are_mutated_unless_one_is_named() {
         assert_eq!(packages(&arguments(&[], None)), PACKAGES);
         let one = arguments(&["weir-sale"], Some("1/8"));
         assert_eq!(packages(&one), ["weir-sale"]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_is_tested_whole() {
+    fn mutants_of_a_crate_run_its_lib_and_integration_tests() {
         let all = arguments(&[], None);
         let link = words("weir-link", has_tests_folder("weir-link"), &all).join(" ");
         assert!(link.contains("--features origin"), "{link}");

@@ -190,14 +190,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_texts_of_two_words() {
+    fn literals_of_two_or_more_words_are_prose() {
         let source = "// \"in a comment\"\nconst A = [\"one two\", \"one\"];\nf(`${g({})} of ${n} kept`, \"id\");";
         assert_eq!(literals(source), ["one two", "1 of 1 kept"]);
         assert_eq!(literals("x(\"a \\\"b\\\" c \\\n    d\")"), ["a b c d"]);
     }
 
     #[test]
-    fn texts_of_a_table_are_paragraphs() {
+    fn texts_of_a_table_become_paragraphs() {
         let table = r#"{"a.b": "one two", "a.c": "one", "a.d": "three “four”"}"#;
         assert_eq!(texts_of(table).unwrap(), "one two\n\nthree “four”");
         assert!(texts_of("[]").is_err());

@@ -8,7 +8,7 @@ use weir_stack::edge;
 /// Buyers at workerd and Envoy at the same time. The stock is in workerd's Durable Objects, which Envoy and origin
 /// reach through the proxy. The demo checks the stock balance itself; this test checks that it does.
 #[test]
-fn it_sells_one_stock_through_workerd_and_envoy() {
+fn demo_sells_one_stock_through_workerd_and_envoy() {
     if let Err(error) = edge::workerd() {
         // Printed past the captured output, because nothing was tested.
         let text = format!("\nthe demo of edges was not tested: {error:#}\n");

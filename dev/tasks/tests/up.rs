@@ -50,7 +50,7 @@ fn start(data: &std::path::Path) -> (Up, String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_up_prints_works_when_it_is_pasted() {
+async fn commands_printed_by_up_work_when_pasted() {
     let data = tempfile::tempdir().unwrap();
     let (_up, text, gateway) = start(data.path());
     let (mut addresses, mut commands) = (0, 0);

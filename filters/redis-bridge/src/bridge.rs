@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_carries_call_after_call_and_has_one_head() {
+    fn stream_carries_many_calls_after_one_head() {
         let (mut bridge, replies) = (bridge(), b"+PONG\r\n$1\r\nv\r\n");
         assert_eq!(inbound(&mut bridge, &[&first(TWO)]), TWO);
         assert_eq!(outbound(&mut bridge, &[replies]), first_answer(replies));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_need_not_end_where_messages_do() {
+    fn chunks_may_end_inside_messages() {
         let (mut bridge, message) = (open(), message(PING));
         let (head, tail) = message.split_at(3);
         for _ in 0..2 {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_opens_no_stream_is_answered_with_400() {
+    fn invalid_stream_head_is_answered_with_400() {
         let mut bridge = bridge();
         assert_eq!(inbound(&mut bridge, &[b"nonsense\r\n\r\n"]), PING);
         let response = String::from_utf8(outbound(&mut bridge, &[b"+PONG\r\n"])).unwrap();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_may_follow_a_head_that_opens_no_stream() {
+    fn bytes_after_an_invalid_stream_head_close_the_connection() {
         let mut bridge = bridge();
         inbound(&mut bridge, &[b"nonsense\r\n\r\n"]);
         assert_eq!(bridge.inbound(b"x"), Inbound::Close);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_call_is_refused_before_anything_passes() {
+    fn bad_call_is_refused_before_any_byte_passes() {
         check_refused(&message(b"GET k\r\n"), "the body is not RESP commands");
         let not_whole = "the body does not end with a whole command";
         check_refused(&message(b"*1\r\n$4\r\nPI"), not_whole);
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_to_come_of_a_refused_message_is_thrown_away() {
+    fn rest_of_a_refused_message_is_discarded() {
         let config = Config {
             request_bytes_max: 20,
             ..Config::default()
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_replies_end_the_stream_and_never_meet_the_next_call() {
+    fn bad_replies_end_the_stream_and_never_reach_the_next_call() {
         check_failed(&[b"HTTP"], "the replies are not RESP");
         check_failed(&[b"+A\r\n", b"+B\r\n+C\r\n"], "more replies than commands");
         check_failed(
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_from_redis_without_a_call_end_the_connection() {
+    fn unrequested_bytes_from_redis_end_the_connection() {
         for mut bridge in [bridge(), open()] {
             assert_eq!(outbound(&mut bridge, &[b"+STRAY\r\n"]), b"");
             check_closed(bridge);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_call_before_the_first_is_answered_closes() {
+    fn second_call_before_the_first_answer_closes_the_stream() {
         for second in [&call(TWO), b"1\r\n\0".as_slice()] {
             let mut bridge = open();
             inbound(&mut bridge, &[&call(TWO)]);
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_chunk_may_come_later() {
+    fn end_of_a_chunk_may_arrive_later() {
         let (mut bridge, call) = (open(), call(TWO));
         let (body, end) = call.split_at(call.len() - 2);
         assert_eq!(inbound(&mut bridge, &[body]), TWO);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_chunk_and_bytes_that_are_no_chunk_close() {
+    fn last_chunk_or_malformed_chunk_closes_the_stream() {
         for end in [b"0\r\n".as_slice(), b"x", b"1\r\nab"] {
             let end = [end, b"\r\n"].concat();
             let mut bridge = open();
@@ -561,7 +561,7 @@ mod tests {
     proptest! {
         /// However both directions are split, the result is the same.
         #[test]
-        fn cuts_do_not_matter(
+        fn splits_of_both_directions_give_the_same_result(
             commands in 1..20_usize, size in 0..300_usize, chunk_size in 1..600_usize,
             cuts in prop::collection::vec(1..60_usize, 1..6),
         ) {
@@ -579,7 +579,7 @@ mod tests {
 
         /// No bytes from either side panic it, whether or not a stream is open.
         #[test]
-        fn garbage_does_no_harm(
+        fn arbitrary_bytes_never_panic_the_bridge(
             start in prop::sample::select(vec![b"".as_slice(), HEAD, b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nff\r\n\0\0\0\0\x0e"]),
             steps in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..60)), 0..20),
         ) {

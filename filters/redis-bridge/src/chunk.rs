@@ -113,7 +113,7 @@ mod tests {
     const CHUNKS: &[u8] = b"3\r\nabc\r\n0A;name=value\r\n0123456789\r\n1 \r\n\r\r\n";
 
     #[test]
-    fn chunks_are_read_wherever_they_are_cut() {
+    fn chunks_are_read_at_any_split() {
         let data = b"abc0123456789\r".to_vec();
         for cut in 0..CHUNKS.len() {
             let (head, tail) = CHUNKS.split_at(cut);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_with_the_last_chunk_and_with_whatever_is_no_chunk() {
+    fn last_or_malformed_chunk_ends_the_body() {
         let over = |input: &str, data: &str| {
             let expected = (data.as_bytes().to_vec(), Err(BodyEnd));
             assert_eq!(read(&[input.as_bytes()]), expected, "{input:?}");
@@ -143,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_be_as_long_as_the_limit() {
+    fn chunk_line_may_be_as_long_as_the_limit() {
         let line = format!("1;{}\r\n", "x".repeat(LINE_LEN_MAX - 4));
         let (data, end) = read(&[line.as_bytes(), b"a\r\n"]);
         assert_eq!((data.as_slice(), end), (b"a".as_slice(), Ok(())));
     }
 
     #[test]
-    fn a_chunk_may_be_longer_than_any_memory() {
+    fn chunk_size_may_exceed_any_memory() {
         let (data, end) = read(&[b"ffffffffffffffff\r\n", b"ab", b"c"]);
         assert_eq!((data.as_slice(), end), (b"abc".as_slice(), Ok(())));
     }

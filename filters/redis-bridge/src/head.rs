@@ -71,7 +71,7 @@ mod tests {
     const HEAD: &str = "POST / HTTP/1.1\r\nHost: weir_redis\r\nTransfer-Encoding: Chunked\r\n\r\n";
 
     #[test]
-    fn a_head_is_read_once_it_is_whole() {
+    fn request_head_is_read_once_complete() {
         for cut in 0..HEAD.len() {
             assert_eq!(read(&HEAD.as_bytes()[..cut]), Ok(None), "cut at {cut}");
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_request_head_is_refused() {
         let refused = |head: &str| read(head.as_bytes()).unwrap_err();
         assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), "the method must be POST");
         for headers in [

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_is_taken_off_wherever_it_is_cut() {
+    fn login_reply_is_removed_at_any_split() {
         let replies = b"+OK\r\n:1\r\n+OK\r\n";
         for cut in 0..replies.len() {
             let (mut login, (head, tail)) = (asked(), replies.split_at(cut));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_ok_is_an_error_that_says_it() {
+    fn login_reply_other_than_ok_is_an_error_that_quotes_it() {
         let refused = "WRONGPASS invalid username-password pair or user is disabled.";
         let replies = format!("-{refused}\r\n:1\r\n");
         let error = asked().incoming(replies.as_bytes()).map(<[u8]>::to_vec);

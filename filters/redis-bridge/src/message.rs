@@ -140,7 +140,7 @@ mod tests {
     const MESSAGE: &[u8] = b"\0\0\0\0\x03abc";
 
     #[test]
-    fn a_message_is_read_wherever_it_is_cut_and_no_further() {
+    fn message_is_read_at_any_split_and_no_further() {
         for cut in 0..MESSAGE.len() {
             let (mut head, tail) = MESSAGE.split_at(cut);
             let mut reader = Reader::default();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_message_is_whole_with_its_prefix() {
+    fn empty_message_is_complete_with_its_prefix() {
         let mut data = b"\0\0\0\0\0".as_slice();
         let body = Reader::default().take(&mut data, 3).unwrap();
         assert_eq!(body, Some(vec![]));
@@ -173,13 +173,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_message_is_skipped_and_no_more_than_it() {
+    fn only_the_refused_message_is_skipped() {
         check_refused(MESSAGE, "the body is longer than request_bytes_max");
         check_refused(b"\x01\0\0\0\x02ab", "the message has flags");
     }
 
     #[test]
-    fn a_chunk_says_how_long_it_is() {
+    fn chunk_starts_with_its_length() {
         let mut chunk = Chunk::after(b"head ");
         chunk.push(&[b'a'; 200]);
         chunk.push(&[b'b'; 100]);

@@ -61,7 +61,7 @@ fn upstream_in_pieces(connection: &Connection, replies: &[u8], size: usize) -> V
 }
 
 #[test]
-fn many_commands_in_one_call_wherever_the_replies_are_cut() {
+fn many_commands_in_one_call_pass_at_any_split_of_replies() {
     let host = start("");
     let connection = open(&host);
     let replies = b"+OK\r\n-ERR no\r\n*2\r\n*1\r\n:1\r\n$2\r\n\r\n\r\n$-1\r\n";
@@ -80,7 +80,7 @@ fn many_commands_in_one_call_wherever_the_replies_are_cut() {
 }
 
 #[test]
-fn a_call_that_comes_in_pieces_passes_as_one() {
+fn call_in_pieces_passes_as_one() {
     let host = start("");
     let connection = host.connection(0);
     let bytes = [HEAD, &call(&PING.repeat(2))].concat();
@@ -95,7 +95,7 @@ fn a_call_that_comes_in_pieces_passes_as_one() {
 }
 
 #[test]
-fn replies_of_a_megabyte_pass_whole() {
+fn megabyte_replies_pass_unchanged() {
     let host = start("");
     let connection = open(&host);
     connection.downstream(call(PING));
@@ -132,7 +132,7 @@ fn bad_request_head_gets_400_and_never_reaches_redis() {
 }
 
 #[test]
-fn a_bad_call_is_refused_and_nothing_of_it_reaches_redis() {
+fn bad_call_is_refused_and_never_reaches_redis() {
     let host = start("");
     let connection = open(&host);
     let passed = connection.downstream(call(b"*1\r\n:1\r\n"));
@@ -144,7 +144,7 @@ fn a_bad_call_is_refused_and_nothing_of_it_reaches_redis() {
 }
 
 #[test]
-fn limits_are_configuration_and_end_the_stream() {
+fn exceeding_a_configured_limit_ends_the_stream() {
     let host =
         start(r#"{ "request_bytes_max": 32768, "replies_bytes_max": 10, "commands_max": 1 }"#);
     let long = [b"*1\r\n$32768\r\n".as_slice(), &[b'x'; 32_768], b"\r\n"].concat();
@@ -184,7 +184,7 @@ fn second_call_before_first_reply_closes_the_connection() {
 }
 
 #[test]
-fn a_stream_that_its_caller_ends_closes_the_connection() {
+fn stream_ended_by_its_caller_closes_the_connection() {
     let host = start("");
     let connection = open(&host);
     assert_eq!(connection.downstream(LAST_CHUNK), b"");
@@ -202,7 +202,7 @@ fn connections_do_not_mix() {
 }
 
 #[test]
-fn a_caller_that_goes_leaves_nothing_behind() {
+fn disconnected_caller_leaves_nothing_behind() {
     let host = start("");
     for _ in 0..100 {
         let connection = open(&host);
@@ -260,7 +260,7 @@ fn password_is_sent_once_per_connection_and_reply_is_dropped() {
 }
 
 #[test]
-fn refused_login_ends_the_stream_with_what_redis_says() {
+fn refused_login_ends_the_stream_with_the_redis_error() {
     let host = start_with_password();
     let connection = open(&host);
     connection.downstream(call(PING));
@@ -273,7 +273,7 @@ fn refused_login_ends_the_stream_with_what_redis_says() {
 }
 
 #[test]
-fn a_password_that_the_vm_is_not_given_is_refused_by_name() {
+fn missing_password_variable_is_refused_by_name() {
     let refused = builder(AUTH).start().err().expect("refused").to_string();
     assert!(refused.contains("auth.password.env"), "{refused}");
     assert!(refused.contains("WEIR_REDIS_PASSWORD"), "{refused}");
@@ -281,7 +281,7 @@ fn a_password_that_the_vm_is_not_given_is_refused_by_name() {
 
 /// The cost of a call is a number, not a time. Raise it only with a reason.
 #[test]
-fn a_call_stays_within_its_budget() {
+fn bridge_call_stays_within_its_cost_budget() {
     let host = start("");
     let connection = open(&host);
     let calls = 100;
@@ -301,7 +301,7 @@ fn a_call_stays_within_its_budget() {
 
 /// After Redis has lost a script, the call contains it, possibly with a full batch.
 #[test]
-fn smallest_bound_of_calls_lets_every_script_pass() {
+fn smallest_call_limit_lets_every_script_pass() {
     const BOUND: usize = 32 * 1024;
     const BATCH: usize = 10 * 1024;
     let scripts = [

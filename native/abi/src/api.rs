@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outside_envoy_the_first_function_that_is_missing_is_named() {
+    fn first_missing_function_outside_envoy_is_named() {
         assert_eq!(load(), Err(CALLBACKS[0]));
         assert!(api().is_none());
         assert!(find("dlsym").is_some());

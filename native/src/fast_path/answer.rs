@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_is_written_as_envoy_writes_it() {
+    fn answer_is_encoded_as_envoy_encodes_it() {
         let answer = Answer::new(409, &[("x-weir-verdict", "sold_out")], "gone");
         let text = String::from_utf8(bytes(&answer, "envoy", 784_111_777_000)).unwrap();
         assert_eq!(

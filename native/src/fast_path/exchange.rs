@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_response_is_found() {
+    fn response_end_is_found() {
         let cases = [
             (
                 false,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn response_without_a_certain_end_is_lost() {
+    fn response_with_an_ambiguous_end_is_lost() {
         let cases = [
             "HTTP/1.1 200 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1\r\n\r\na",

@@ -198,7 +198,7 @@ mod tests {
         "POST /sales/s-1/orders?a=%20 HTTP/1.1\r\nHost: a.example\r\nX-User-Id: u1\r\n\r\n";
 
     #[test]
-    fn plain_request_is_read_whole() {
+    fn plain_request_is_parsed_completely() {
         let Received::Plain(head) = read(PLAIN.as_bytes()) else {
             panic!("it is plain");
         };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn request_behind_a_plain_one_is_left() {
+    fn pipelined_request_stays_in_the_buffer() {
         let two = [PLAIN, "GET / HTTP/1.1\r\n"].concat();
         let Received::Plain(head) = read(two.as_bytes()) else {
             panic!("it is plain");
@@ -222,7 +222,7 @@ mod tests {
 
     /// Each of these is ambiguous or significant to the HTTP stack itself.
     #[test]
-    fn doubtful_request_is_unclear() {
+    fn ambiguous_request_is_unclear() {
         let edited = |from: &str, to: &str| {
             assert!(PLAIN.contains(from), "{from}");
             PLAIN.replacen(from, to, 1)
@@ -264,7 +264,7 @@ mod tests {
 
     /// The ends of these are certain, but only the HTTP stack may handle them.
     #[test]
-    fn other_request_is_whole() {
+    fn non_plain_request_is_complete() {
         let cases = [
             ("/a%2fb", ""),
             ("//a", ""),

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_slots_are_those_of_the_specification() {
+    fn keys_map_to_the_slots_of_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot(b"{user1000}.following"), slot(b"{user1000}.followers"));
         assert_eq!(slot(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_names_each_ranges_primary() {
+    fn slot_map_names_the_primary_of_each_range() {
         let reply = b"*2\r\n*3\r\n:0\r\n:100\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n*3\r\n:101\r\n:16383\r\n*2\r\n$0\r\n\r\n:7001\r\n";
         let ranges = read_slots(reply, "h").unwrap();
         let expected = [(0, 100, "127.0.0.1:7000"), (101, 16_383, "h:7001")];
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_one_node_keeps_its_kind() {
+    fn node_failure_keeps_its_kind() {
         use weir_engine::redis::UnknownFailure;
         let kind = |failure: Failure| {
             let reply = as_reply(&failure);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_refused_as_a_whole_is_sent_again() {
+    fn only_completely_refused_commands_are_resent() {
         assert!(matches!(
             redirection(b"-MOVED 1 a:7\r\n"),
             Some(Redirection::Moved)

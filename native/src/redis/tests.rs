@@ -82,7 +82,7 @@ fn replies_keep_their_order_and_the_connection_is_reused() {
 }
 
 #[test]
-fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
+fn silent_connection_is_dropped_and_its_call_is_unknown() {
     run(async {
         let client = client(server(&[ServerAction::Silence, ServerAction::Say(b"+OK\r\n")]).await);
         assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Timeout));
@@ -91,7 +91,7 @@ fn a_connection_that_fell_silent_is_left_and_its_call_unknown() {
 }
 
 #[test]
-fn a_call_on_a_connection_that_breaks_is_unknown() {
+fn call_on_a_broken_connection_is_unknown() {
     run(async {
         let client = client(server(&[ServerAction::Close, ServerAction::Say(b"+OK\r\n")]).await);
         assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Lost));
@@ -100,7 +100,7 @@ fn a_call_on_a_connection_that_breaks_is_unknown() {
 }
 
 #[test]
-fn a_connection_that_was_closed_meanwhile_is_not_used() {
+fn idle_connection_closed_by_the_server_is_not_reused() {
     run(async {
         let acts = [
             ServerAction::SayAndClose(b"+OK\r\n"),
@@ -114,7 +114,7 @@ fn a_connection_that_was_closed_meanwhile_is_not_used() {
 }
 
 #[test]
-fn without_a_connection_nothing_has_run() {
+fn failed_connection_means_that_no_command_ran() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -130,7 +130,7 @@ fn without_a_connection_nothing_has_run() {
 }
 
 #[test]
-fn replies_that_are_none_or_too_many_are_unknown() {
+fn invalid_or_surplus_replies_make_the_call_unknown() {
     run(async {
         for reply in [b"+OK\r\n+OK\r\n".as_slice(), b"hello\r\n"] {
             let client = client(server(&[ServerAction::Say(reply)]).await);
@@ -140,7 +140,7 @@ fn replies_that_are_none_or_too_many_are_unknown() {
 }
 
 #[test]
-fn an_error_of_the_server_takes_its_connection_with_it() {
+fn server_error_closes_its_connection() {
     run(async {
         let acts = [
             ServerAction::Say(b"-READONLY a replica\r\n"),
@@ -155,7 +155,7 @@ fn an_error_of_the_server_takes_its_connection_with_it() {
 }
 
 #[test]
-fn a_wrong_password_is_a_refusal_before_anything_has_run() {
+fn wrong_password_is_refused_before_any_command_runs() {
     run(async {
         let address = server(&[ServerAction::Say(b"-WRONGPASS no\r\n")]).await;
         let json =

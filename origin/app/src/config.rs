@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_come_by_variable_or_by_file() {
+    fn secrets_are_read_from_variables_or_files() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("token");
         std::fs::write(&path, format!("{SECRET}\n")).unwrap();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_variable() {
+    fn config_error_names_the_variable() {
         let check = |variables: &[(&str, &str)], expected: &str| {
             let error = read(variables).unwrap_err();
             assert!(error.contains(expected), "{error}");
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_have_sound_defaults_and_a_prefix_is_checked() {
+    fn flags_have_valid_defaults_and_the_prefix_is_validated() {
         let config = Config::try_parse_from(["weir-origin"]).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.key_prefix, "weir");

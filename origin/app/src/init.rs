@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doctor_finds_nothing_wrong_with_what_is_written() {
+    fn generated_files_pass_the_doctor() {
         for purpose in Purpose::value_variants() {
             let (_temp, command) = written(*purpose);
             let text = fs::read_to_string(command.folder.join("envoy.yaml")).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_fresh_and_for_their_owner_alone() {
+    fn generated_secrets_are_new_and_readable_only_by_their_owner() {
         let secrets = |command: &InitCommand| {
             let path = command.folder.join("origin.env");
             let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_there_is_written_over() {
+    fn existing_files_are_not_overwritten() {
         let (_temp, command) = written(Purpose::Links);
         let path = command.folder.join("origin.env");
         let before = fs::read_to_string(&path).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_prints_names_the_files_it_wrote() {
+    fn init_output_names_the_written_files() {
         let (_temp, command) = written(Purpose::Sales);
         let next = next(&command);
         for name in ["envoy.yaml", "origin.env", "gateway.env"] {

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_something_reads_are_in_order() {
+    fn used_variables_are_accepted() {
         let well = [
             ("WEIR_REDIS_URL", "redis://h"),
             ("WEIR_CLAIM_SECRET_FILE", "/f"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_variable_is_told_with_the_name_that_is_meant() {
+    fn unknown_variable_is_reported_with_the_closest_name() {
         assert_eq!(
             found(&[("WEIR_HOLD_COOLDOWN", "5")]),
             [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_secret_beside_its_file_is_told() {
+    fn empty_secret_variable_with_a_secret_file_is_reported() {
         let both = [("WEIR_CLAIM_SECRET", ""), ("WEIR_CLAIM_SECRET_FILE", "/f")];
         assert_eq!(
             found(&both),

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_follows_after_the_period_or_the_back_off() {
+    fn next_round_starts_after_the_period_or_the_backoff() {
         let mut interval = interval(&CancellationToken::new()).backing_off(Backoff {
             first: Duration::from_millis(100),
             max: Duration::from_millis(150),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_waits_its_time_and_ends_when_the_origin_stops() {
+    async fn loop_waits_its_period_and_ends_when_the_origin_stops() {
         let stop = CancellationToken::new();
         let mut interval = interval(&stop).delayed();
         let before = Instant::now();

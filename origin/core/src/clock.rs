@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_read_as_programs_write_them() {
+    fn machine_written_timestamps_are_parsed() {
         for (text, expected) in [
             ("1970-01-01", Some(0)),
             ("2000-02-29T00:00:00Z", Some(951_782_400_000)),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_are_written_as_people_know_them() {
+    fn timestamps_are_formatted_as_utc_dates() {
         for (at_ms, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399_999, "2000-02-28T23:59:59Z"),

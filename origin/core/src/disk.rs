@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_gone_is_told_from_one_with_room() {
+    fn missing_folder_differs_from_one_with_free_space() {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::of_file("database", &dir.path().join("weir.db"));
         assert_eq!(disk.problem(), None);

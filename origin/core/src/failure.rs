@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_cause_is_told_twice() {
+    fn repeated_error_cause_is_printed_once() {
         let cause = || std::io::Error::other("no such file");
         let error = anyhow::Error::from(cause()).context("cannot open the database: no such file");
         let error = error.context("--database-url");

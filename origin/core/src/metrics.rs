@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_names_counters_as_their_samples() {
+    fn plain_text_format_names_counters_like_their_samples() {
         let metrics = Metrics::default();
         metrics.requests().count("/a", 200, Duration::ZERO);
         let (open, plain) = (metrics.text(), metrics.plain_text());

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_this_process_that_is_told_of() {
+    fn usage_describes_the_current_process() {
         let before = usage().unwrap();
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         let after = usage().unwrap();

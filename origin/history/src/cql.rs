@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_nodes_keyspace_and_login() {
+    fn cql_url_contains_nodes_keyspace_and_login() {
         let place = CqlEndpoint::read("cql://a:9042,b.c:1/shop?replicas=3").unwrap();
         assert_eq!(place.nodes, ["a:9042", "b.c:1"]);
         assert_eq!((place.keyspace.as_str(), place.replicas), ("shop", Some(3)));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_lives_as_long_as_its_latest_view() {
+    fn history_list_expires_with_its_latest_view() {
         let now_ms = 20_000 * weir_history::DAY_MS;
         let day_s = 24 * 60 * 60;
         assert_eq!(life_s(now_ms, now_ms), 62 * day_s);

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_of_several_servers_counts() {
+    fn lowest_value_of_several_servers_is_used() {
         let text = |text: &str| Value::BulkString(text.into());
         let one = Value::Array(vec![text("zset-max-listpack-entries"), text("256")]);
         assert_eq!(least_number(&one), Some(256));

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_keys_those_that_were_refused_most_are_told() {
+    fn most_refused_keys_are_reported_of_many() {
         let counts = (0..300).map(|n| named(&["limited", "r", &n.to_string()], n + 1));
         let refusals = Refusals::from_counts(1, counts);
         assert_eq!(refusals.keys.len(), KEYS_MAX);

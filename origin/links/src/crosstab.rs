@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_list_passes_the_other_filters() {
+    fn each_crosstab_list_applies_the_other_filters() {
         let cells = [
             count(0, ["DE", "mobile", "qr"], 1, 0),
             count(1, ["DE", "desktop", "direct"], 2, 0),

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_of_one_password_and_never_the_same() {
+    fn hash_matches_one_password_and_has_a_new_salt_each_time() {
         let (one, other) = (
             hash(&password("open")).unwrap(),
             hash(&password("open")).unwrap(),
@@ -354,7 +354,7 @@ mod tests {
 
     /// RFC 7914, section 11.
     #[test]
-    fn it_is_the_standards_pbkdf2() {
+    fn hash_matches_the_pbkdf2_test_vectors() {
         let known = hex::decode(concat!(
             "55ac046e56e3089fec1691c22544b605",
             "f94185216dde0465e68b9d57c20dacbc"
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_is_of_no_password() {
+    fn invalid_hash_matches_no_password() {
         for stored in [
             "",
             "open",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_be_wrong_so_often_and_others_as_often() {
+    fn password_attempts_are_limited_per_address_and_link() {
         let mut attempts = Attempts::default();
         let (one, other) = (link("abc"), link("abd"));
         let at = |last| Some(network_of(IpAddr::from([10, 0, 0, last])));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_password_is_no_attempt() {
+    fn correct_password_does_not_count_as_an_attempt() {
         let mut attempts = Attempts::default();
         let at = Some(IpAddr::from([10, 0, 0, 1]));
         for _ in 0..100 * OF_ADDRESS_MAX {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_together_are_as_good_as_one() {
+    fn password_attempts_of_all_addresses_share_a_link_limit() {
         let mut attempts = Attempts::default();
         for n in 0..OF_LINK_MAX {
             let at = Some(IpAddr::from(n.to_be_bytes()));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_visitor() {
+    fn ipv6_network_counts_as_one_visitor() {
         let network = |text: &str| network_of(text.parse().unwrap());
         assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:2"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_makes_no_sense_is_refused() {
+    fn invalid_report_range_is_refused() {
         for (from_ms, to_ms) in [
             (Some(2), Some(1)),
             (Some(2 * DAY_MS), Some(DAY_MS)),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn days_of_a_zone_are_sums_of_its_hours() {
+    fn zone_days_are_sums_of_their_hours() {
         let zone = || Zone::by_name("Asia/Kathmandu").unwrap();
         let offset_ms = 5 * HOUR_MS + 45 * 60_000;
         let days = |from_ms, to_ms| Range::new(Span::Day, from_ms, to_ms, NOON, zone());
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn visitors_of_hours_are_no_more_than_their_days() {
+    fn hourly_visitors_never_exceed_the_daily_visitors() {
         let point = |at_ms, visitors, addresses| Point {
             at_ms,
             clicks: 9,

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_why_a_link_does_not_lead_on_is_its_state() {
+    fn link_state_is_the_first_reason_that_blocks_the_redirect() {
         let link = |is_disabled, expires_at_ms, max_clicks| Link {
             is_disabled,
             expires_at_ms,

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_run_a_few_wait_and_the_rest_is_refused() {
+    async fn turns_bound_running_and_waiting_requests_and_refuse_others() {
         let turns = Turns::default();
         let running = [
             turn(ask(&turns, "aa").await).await,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn crowd_of_one_link_leaves_turns_to_other_links() {
+    async fn crowded_link_leaves_turns_for_other_links() {
         let turns = Turns::default();
         let mut crowd = Vec::new();
         for _ in 0..AT_ONCE + WAITING_MAX {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn client_that_leaves_takes_no_turn() {
+    async fn disconnected_client_takes_no_turn() {
         let turns = Turns::default();
         let running = [
             turn(ask(&turns, "aa").await).await,

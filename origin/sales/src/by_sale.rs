@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_sales_have_labels_as_may_and_the_rest_shares_one() {
+    fn sales_beyond_the_label_limit_share_one_label() {
         let by_sale = BySale::default();
         for n in 0..LABELLED_MAX as u64 + 10 {
             let numbers = SaleNumbers {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_that_has_ended_leaves_no_label() {
+    fn ended_sale_has_no_label() {
         let by_sale = BySale::default();
         by_sale.set(&sale("a"), SaleNumbers::default());
         by_sale.set(&sale("b"), SaleNumbers::default());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn drifts_of_the_others_do_not_cancel_each_other_out() {
+    fn opposite_drifts_of_other_sales_do_not_cancel_out() {
         let mut others = SaleFigures::default();
         for drift in [Some(2), None, Some(-2)] {
             let numbers = SaleNumbers::default();

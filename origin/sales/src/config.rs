@@ -45,12 +45,12 @@ pub const SECRETS_HELP: &str = "  WEIR_CLAIM_SECRET   signs claims; shared with 
                       required with --orders-webhook-url: signs order changes
 ";
 
-/// What counts as long as the risk check has said nothing.
+/// The decision on reservations while the risk check does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RiskFail {
-    /// The reservation.
+    /// Reservations count.
     Open,
-    /// Nothing.
+    /// Reservations do not count.
     Closed,
 }
 

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn two_replies_are_one() {
+    fn object_and_redis_replies_are_merged_into_one() {
         let of = |joined: ReplyChoice, object: &[u8], redis: &[u8]| {
             String::from_utf8(joined.choose(object.to_vec(), redis.to_vec())).unwrap()
         };

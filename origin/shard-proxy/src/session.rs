@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_go_where_their_commands_stood_and_none_is_left_over() {
+    fn replies_keep_command_positions_and_surplus_is_an_error() {
         let mut replies = vec![Vec::new(); 3];
         place(b"+A\r\n:1\r\n", &[2, 0], &mut replies).unwrap();
         assert_eq!(replies, [b":1\r\n".to_vec(), vec![], b"+A\r\n".to_vec()]);

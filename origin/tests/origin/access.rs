@@ -94,7 +94,7 @@ fn path_of(route: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_route_refuses_who_has_no_key_and_every_change_a_viewer() {
+async fn every_route_needs_a_key_and_changes_refuse_viewers() {
     let world = World::new().await;
     let (_, viewer) = world.key(json!({ "role": "viewer" })).await;
     let document = weir_origin::openapi::document();
@@ -136,7 +136,7 @@ async fn every_route_refuses_who_has_no_key_and_every_change_a_viewer() {
 }
 
 #[tokio::test]
-async fn a_key_opens_what_its_scopes_say_until_it_ends() {
+async fn key_grants_its_scopes_until_it_expires() {
     let world = World::new().await;
     let (_, rooms) = world.key(json!({ "scopes": ["rooms:write"] })).await;
     let pace = json!({ "mode": "open", "per_minute": 60 });
@@ -262,7 +262,7 @@ async fn a_key_opens_what_its_scopes_say_until_it_ends() {
 }
 
 #[tokio::test]
-async fn session_is_opened_by_key_and_ignores_other_sites() {
+async fn session_is_opened_by_key_and_rejects_other_sites() {
     let world = World::new().await;
     let (id, operator) = world
         .key(json!({ "name": "Olga", "role": "operator" }))
@@ -356,7 +356,7 @@ async fn session_is_opened_by_key_and_ignores_other_sites() {
 }
 
 #[tokio::test]
-async fn wrong_keys_make_an_address_wait() {
+async fn wrong_keys_throttle_the_address() {
     let world = World::new().await;
     for _ in 0..10 {
         let refused = world.sign_in("guessed").await;
@@ -385,7 +385,7 @@ async fn wrong_keys_make_an_address_wait() {
 }
 
 #[tokio::test]
-async fn who_changed_what_stands_in_the_trail_before_it_is_done() {
+async fn audit_trail_records_a_change_before_it_is_applied() {
     let world = World::new().await;
     let (id, key) = world
         .key(json!({ "name": "Olga", "role": "operator" }))
@@ -482,7 +482,7 @@ async fn who_changed_what_stands_in_the_trail_before_it_is_done() {
 }
 
 #[tokio::test]
-async fn a_narrow_key_sees_and_makes_only_links_of_its_domain_and_tag() {
+async fn scoped_key_is_confined_to_links_of_its_domain_and_tag() {
     let domains = json!({ "domains": [
         { "id": "a", "hosts": ["a.example"] }, { "id": "b", "hosts": ["b.example"] },
     ] });

@@ -114,7 +114,7 @@ async fn is_archived(world: &World, paths: &[String]) {
 }
 
 #[tokio::test]
-async fn a_sale_that_has_ended_leaves_redis_and_moves_in_sql() {
+async fn ended_sale_is_removed_from_redis_and_archived_in_sql() {
     let (world, paths) = ended_sale(false).await;
     assert!(keys_left(&world).await > 0);
     world.origin.sales().archiver().round().await.unwrap();
@@ -148,7 +148,7 @@ async fn a_sale_that_has_ended_leaves_redis_and_moves_in_sql() {
 /// The archiver crashes after each number of steps, and Redis fails during one of them. The next archiver finishes the
 /// work.
 #[tokio::test]
-async fn whoever_dies_on_the_way_leaves_the_rest_to_the_next() {
+async fn crashed_archiver_is_continued_by_the_next() {
     let mut steps_max = 0;
     for steps in 0.. {
         let (world, paths) = ended_sale(false).await;
@@ -183,7 +183,7 @@ async fn whoever_dies_on_the_way_leaves_the_rest_to_the_next() {
 }
 
 #[tokio::test]
-async fn an_unpaid_order_stays_and_can_be_paid() {
+async fn unpaid_order_is_not_archived_and_can_be_paid() {
     let (world, paths) = ended_sale(true).await;
     let archiver = world.origin.sales().archiver();
     archiver.round().await.unwrap();
@@ -199,7 +199,7 @@ async fn an_unpaid_order_stays_and_can_be_paid() {
 }
 
 #[tokio::test]
-async fn it_waits_until_nobody_has_the_sale_in_hand_and_may_be_off() {
+async fn archiver_waits_until_a_sale_is_unused_and_can_be_disabled() {
     let (world, _) = ended_sale(false).await;
     let before = keys_left(&world).await;
     let store = world.origin.sales().store();

@@ -58,7 +58,7 @@ async fn retry_gets_the_existing_order_and_no_second_unit() {
 }
 
 #[tokio::test]
-async fn a_key_counts_for_one_request_only() {
+async fn idempotency_key_is_valid_for_one_request_only() {
     let world = world(8).await;
     let first = world.claim("s", "alice").await;
     let made = post(&world, &first, "k", r#"{"size":"M"}"#).await;
@@ -78,7 +78,7 @@ async fn a_key_counts_for_one_request_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
+async fn twenty_concurrent_attempts_and_claims_make_one_order() {
     let world = Arc::new(world(40).await);
     let mut tasks = JoinSet::new();
     for n in 0..20 {
@@ -105,7 +105,7 @@ async fn twenty_tries_at_once_with_as_many_claims_are_one_order() {
 
 /// A user limited to one order gets the same claim again, so several attempts may belong to one order.
 #[tokio::test]
-async fn an_attempt_that_came_to_anothers_order_stays_with_it() {
+async fn attempt_that_returned_an_existing_order_keeps_it() {
     let world = World::with_sale("s", 8).await;
     let claim = world.claim("s", "alice").await;
     let made = post(&world, &claim, "a", "{}").await;
@@ -156,7 +156,7 @@ impl hyper::body::Body for HungUp {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_gives_its_claim_up() {
+async fn unreadable_request_releases_its_claim() {
     let world = world(8).await;
     let ticket = world.claim("s", "alice").await;
     let long = vec![b'x'; 64 * 1024 + 1];
@@ -185,7 +185,7 @@ async fn a_request_that_cannot_be_read_gives_its_claim_up() {
 }
 
 #[tokio::test]
-async fn redis_knows_the_granted_attempt_after_rebuild() {
+async fn redis_has_the_granted_attempt_after_rebuild() {
     let world = world(1).await;
     let key = IdempotencyKey::read(b"k").unwrap();
     let first = world.try_attempt("s", "alice", Some(key.tag()), 2).await;

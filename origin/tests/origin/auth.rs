@@ -6,7 +6,7 @@ use axum::http::Request;
 use crate::support::{TOKEN, World};
 
 #[tokio::test]
-async fn admin_routes_are_closed_without_the_token() {
+async fn admin_routes_require_the_token() {
     let world = World::new().await;
     let (upper, long) = (TOKEN.to_uppercase(), TOKEN.repeat(2));
     let shown = [
@@ -40,7 +40,7 @@ async fn admin_routes_are_closed_without_the_token() {
 }
 
 #[tokio::test]
-async fn probes_need_no_token_and_tell_what_is_missing() {
+async fn probes_need_no_token_and_name_the_missing_dependency() {
     let world = World::new().await;
     for path in ["/healthz", "/readyz"] {
         let answer = world.admin_as("GET", path, "", None).await;
@@ -64,7 +64,7 @@ async fn probes_need_no_token_and_tell_what_is_missing() {
 }
 
 #[tokio::test]
-async fn what_has_no_route_is_a_problem_too() {
+async fn unknown_route_or_method_returns_a_problem_document() {
     let world = World::new().await;
     for (method, path, status, code) in [
         ("GET", "/", 404, "no_route"),

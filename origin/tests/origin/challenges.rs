@@ -6,7 +6,7 @@ use weir_origin::clock::now_ms;
 use crate::support::{World, sale_json};
 
 #[tokio::test]
-async fn a_challenge_is_given_with_a_sale_and_changes_until_it_starts() {
+async fn challenge_of_a_sale_is_editable_until_the_sale_starts() {
     let world = World::new().await;
     let mut new = sale_json("s", 4);
     new["starts_at_ms"] = json!(now_ms() + 60_000);

@@ -219,7 +219,7 @@ async fn orders_are_found_by_sale_user_status_and_time_page_by_page() {
 }
 
 #[tokio::test]
-async fn export_has_every_order_and_no_formula() {
+async fn export_has_every_order_and_escapes_formulas() {
     let world = World::with_sale("s", 16).await;
     let order = buy(&world, "alice").await;
     world.pay("alice", &format!("/orders/{order}")).await;

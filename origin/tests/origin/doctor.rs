@@ -81,7 +81,7 @@ fn lines(output: &Output) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
+async fn correct_setup_has_no_finding_and_each_mistake_has_one() {
     let set_up = SetUp::new().await;
     let right = set_up.doctor(&[]);
     assert_eq!(lines(&right), [""; 0]);
@@ -118,7 +118,7 @@ async fn a_right_set_up_has_no_finding_and_each_mistake_has_its_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_secrets_of_both_sides_are_compared() {
+async fn doctor_compares_secrets_of_gateway_and_origin() {
     let set_up = SetUp::new().await;
     let file = set_up.path("gateway.env");
     let with = |claim: &str| {
@@ -139,7 +139,7 @@ async fn the_secrets_of_both_sides_are_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_is_asked_what_it_is() {
+async fn doctor_checks_the_redis_configuration() {
     let set_up = SetUp::new().await;
     // The default in Redis is 128.
     let history = Command::new(support::binary())
@@ -182,7 +182,7 @@ fn check_of(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_refuses_is_found_by_a_write() {
+async fn redis_that_refuses_writes_is_found_by_a_test_write() {
     for (command, check) in [
         ("REPLICAOF 127.0.0.1 1", "redis-refuses"),
         ("CONFIG SET maxmemory 1", "redis-refuses"),
@@ -214,7 +214,7 @@ async fn a_redis_that_refuses_is_found_by_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_could_not_be_examined_is_said() {
+async fn doctor_reports_checks_that_could_not_run() {
     let set_up = SetUp::new().await;
     set(&set_up.redis_url, "ACL SETUSER default -info").await;
     let output = set_up.doctor(&["--ignore", "redis-acl"]);
@@ -232,7 +232,7 @@ async fn what_could_not_be_examined_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gateways_password_is_tried() {
+async fn doctor_tests_the_redis_password_of_the_gateway() {
     let set_up = SetUp::new().await;
     set(
         &set_up.redis_url,
@@ -263,7 +263,7 @@ async fn the_gateways_password_is_tried() {
 }
 
 #[test]
-fn variables_that_nothing_reads_are_found() {
+fn unused_environment_variables_are_reported() {
     let output = Command::new(support::binary())
         .args(["doctor", "--no-redis"])
         .env_clear()
@@ -288,7 +288,7 @@ fn variables_that_nothing_reads_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_is_asked_for_settings_that_lose_commits() {
+async fn database_settings_that_lose_commits_are_reported() {
     let set_up = SetUp::new().await;
     let doctor = |url: &str| {
         let output = Command::new(support::binary())
@@ -321,7 +321,7 @@ async fn database_is_asked_for_settings_that_lose_commits() {
 }
 
 #[test]
-fn init_writes_a_set_up_and_version_says_what_was_built() {
+fn init_writes_a_setup_and_version_shows_the_build() {
     let dir = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str], in_: &Path| {
         let mut command = Command::new(support::binary());
@@ -381,7 +381,7 @@ async fn tls_set_up() -> (SetUp, Certificates) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_name_or_authority_of_redis_is_found_by_a_handshake() {
+async fn wrong_hostname_or_ca_of_redis_is_found_by_a_tls_handshake() {
     let (set_up, certificates) = tls_set_up().await;
     let checks = || {
         let output = set_up.doctor(&["--no-sql"]);

@@ -90,7 +90,7 @@ const RESERVED: Checks = Checks {
 };
 
 #[tokio::test]
-async fn only_who_is_drawn_buys_and_anybody_can_compute_who_that_is() {
+async fn only_drawn_users_buy_and_the_draw_is_verifiable() {
     let world = world().await;
     let before = draw(&world).await;
     let commitment = before.body["commitment"].as_str().unwrap().to_owned();
@@ -218,7 +218,7 @@ async fn concurrent_and_interrupted_draws_give_the_same_result() {
 }
 
 #[tokio::test]
-async fn once_the_list_is_closed_nobody_enters_or_leaves() {
+async fn closed_draw_list_rejects_entries_and_withdrawals() {
     let world = world().await;
     enter_all(&world).await;
     let left = world.as_user("erin", "DELETE", PATH).await;
@@ -240,7 +240,7 @@ async fn once_the_list_is_closed_nobody_enters_or_leaves() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_the_one_that_was_told_draws_nobody() {
+async fn draw_list_that_differs_from_the_published_is_not_drawn() {
     let world = world().await;
     enter_all(&world).await;
     end_reservations(&world).await;
@@ -263,7 +263,7 @@ async fn a_list_that_is_not_the_one_that_was_told_draws_nobody() {
 }
 
 #[tokio::test]
-async fn what_was_told_of_a_draw_stays_once_reservations_have_opened() {
+async fn draw_terms_are_fixed_once_reservations_open() {
     let world = World::new().await;
     let mut new = sale_json("s", 4);
     new["draw"] = json!({ "winners": 2 });

@@ -97,7 +97,7 @@ impl FeatureOrigin {
 }
 
 #[tokio::test]
-async fn origin_with_links_alone_makes_and_answers_links() {
+async fn origin_with_links_alone_creates_and_resolves_links() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let domains = dir.path().join("links.json");
@@ -140,7 +140,7 @@ async fn origin_with_sales_and_limits_warms_a_sale_and_shows_limits() {
 
 /// Features exclude crates from the binary, not only routes.
 #[test]
-fn domain_that_is_off_is_not_compiled() {
+fn disabled_domain_is_not_compiled() {
     let crates = build::origin_crates("links").unwrap();
     let has = |name: &str| crates.iter().any(|one| one == name);
     assert!(has("weir-origin-links") && has("weir-link"), "{crates:?}");

@@ -49,7 +49,7 @@ fn refused() -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_user_has_so_many_units_of_all_sales_together_and_no_more() {
+async fn group_cap_limits_units_per_user_across_sales() {
     let world = world().await;
     assert_eq!(buy(&world, "red", "alice").await, bought());
     assert_eq!(buy(&world, "white", "alice").await, bought());
@@ -69,7 +69,7 @@ async fn a_user_has_so_many_units_of_all_sales_together_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_order_that_is_taken_back_leaves_room_for_another() {
+async fn released_order_frees_room_under_the_group_cap() {
     let world = world().await;
     let ticket = world.claim("red", "alice").await;
     assert_eq!(order(&world, &ticket).await.status, 201);
@@ -85,7 +85,7 @@ async fn an_order_that_is_taken_back_leaves_room_for_another() {
 }
 
 #[tokio::test]
-async fn orders_of_several_sales_at_once_do_not_add_up_to_more() {
+async fn concurrent_orders_of_several_sales_respect_the_group_cap() {
     let world = world().await;
     for round in 0..6 {
         let user = format!("user-{round}");
@@ -105,7 +105,7 @@ async fn orders_of_several_sales_at_once_do_not_add_up_to_more() {
 }
 
 #[tokio::test]
-async fn a_groups_users_are_forgotten_with_its_last_sale() {
+async fn group_users_are_deleted_with_the_last_sale() {
     let rules = ArchiveRules {
         after_ms: Some(0),
         settle_ms: 0,
@@ -140,7 +140,7 @@ async fn a_groups_users_are_forgotten_with_its_last_sale() {
 }
 
 #[tokio::test]
-async fn what_is_no_group_is_told() {
+async fn invalid_group_is_refused_with_a_reason() {
     let world = World::new().await;
     for (group, part) in [
         (

@@ -16,7 +16,7 @@ async fn tell(world: &World, subject: Subject, ago: u64, counts: &[(&[&str], u64
 }
 
 #[tokio::test]
-async fn refusals_of_the_last_minutes_are_told_by_rule_and_by_key() {
+async fn recent_refusals_are_listed_by_rule_and_key() {
     let world = World::new().await;
     let of = async |query: &str| {
         world

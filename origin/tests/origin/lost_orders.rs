@@ -169,7 +169,7 @@ async fn accepted_loss_gives_the_unit_to_others() {
 }
 
 #[tokio::test]
-async fn order_of_a_user_blocked_since_is_not_restored() {
+async fn lost_order_of_a_user_blocked_later_is_not_restored() {
     let (world, tickets) = sold(&["alice", "bob"]).await;
     lose_order(&world, &tickets[0]).await;
     reconcile(&world, 1).await;
@@ -206,7 +206,7 @@ async fn decision_waits_for_open_claims() {
 
 /// Redis has lost the mark, so the count proves nothing: the order itself is the proof.
 #[tokio::test]
-async fn lost_order_is_found_without_a_mark() {
+async fn lost_order_is_detected_without_a_mark() {
     let (world, tickets) = sold(&["alice", "bob"]).await;
     for shard in 0..SHARDS {
         let mark = ShardKeys::new(&world.prefix, &id("s"), shard).mark();

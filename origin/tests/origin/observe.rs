@@ -55,7 +55,7 @@ fn expressions() -> Vec<String> {
 }
 
 #[test]
-fn rules_and_dashboard_name_only_metrics_that_there_are() {
+fn alert_rules_and_dashboard_use_only_existing_metrics() {
     let cells = DOCUMENTED.lines().filter_map(|line| {
         let (name, _) = line.strip_prefix("- `")?.split_once('`')?;
         Some(name)
@@ -83,7 +83,7 @@ fn rules_and_dashboard_name_only_metrics_that_there_are() {
 }
 
 #[test]
-fn each_alert_has_a_paragraph_and_a_test_and_none_is_left_over() {
+fn each_alert_has_exactly_one_paragraph_and_test() {
     let alerts: BTreeSet<&str> = values(RULES, "alert").into_iter().collect();
     assert!(alerts.len() > 30, "{alerts:?}");
     let parts = RUNBOOK.split("\n## ").skip(1);
@@ -117,7 +117,7 @@ fn each_alert_has_a_paragraph_and_a_test_and_none_is_left_over() {
 }
 
 #[test]
-fn the_alerts_fire_for_what_they_are_there_for() {
+fn alerts_fire_on_their_conditions() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../observe/prometheus");
     let promtool = match Promtool::find_or_get(&mut SilentReporter) {
         Ok(promtool) => promtool,

@@ -59,7 +59,7 @@ async fn each_documented_route_exists_without_further_methods() {
 }
 
 #[tokio::test]
-async fn answers_have_the_members_that_are_documented() {
+async fn responses_have_the_documented_fields() {
     let world = World::with_sale("s", 4).await;
     let document = document(&world).await;
     let ticket = world.claim("s", "alice").await;
@@ -140,7 +140,7 @@ fn each_operation_has_a_name_a_description_and_named_types() {
 
 /// Every field of every schema has a description, and every schema has a name.
 #[test]
-fn every_schema_and_each_of_its_members_is_described() {
+fn every_schema_and_field_is_described() {
     let schemas = contract::DOCUMENT["components"]["schemas"]
         .as_object()
         .unwrap();
@@ -160,7 +160,7 @@ fn every_schema_and_each_of_its_members_is_described() {
 
 /// Each refusal lists its possible codes; each code is explained and exists in the source.
 #[test]
-fn every_refusal_names_its_codes() {
+fn every_error_response_lists_its_codes() {
     let explained = contract::DOCUMENT["info"]["x-error-codes"]
         .as_object()
         .unwrap();
@@ -212,7 +212,7 @@ fn sources() -> String {
 
 /// The limits in the document match those in the code.
 #[test]
-fn the_bounds_of_a_sale_are_those_of_the_code() {
+fn documented_sale_limits_match_the_code() {
     use weir_origin::sales::model::sale::{
         INSTANT_MS_MAX, PAY_WITHIN_MS_MAX, TITLE_LEN_MAX, TOTAL_MAX,
     };
@@ -237,7 +237,7 @@ fn the_bounds_of_a_sale_are_those_of_the_code() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_all_mistakes_at_once() {
+async fn validation_error_lists_all_mistakes_at_once() {
     let world = World::new().await;
     let pointers = |answer: &Answer| -> Vec<String> {
         let errors = answer.body["errors"].as_array().unwrap();
@@ -271,7 +271,7 @@ async fn a_refusal_names_all_mistakes_at_once() {
 
 /// Every sale is on exactly one page, for any page size.
 #[tokio::test]
-async fn lists_go_on_where_a_page_ends() {
+async fn next_page_continues_after_the_last_entry() {
     let world = World::new().await;
     for sale in ["a", "b", "c"] {
         assert_eq!(

@@ -20,7 +20,7 @@ use weir_sale::shard::{bucket, home_shard};
 use crate::support::{Answer, SECRET, SHARDS, World, claim_headers, id, ticket, user};
 
 #[tokio::test]
-async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
+async fn claim_becomes_an_sql_order_and_is_settled_in_redis() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice;1").await;
     let before = world.audit(&ticket).await;
@@ -66,7 +66,7 @@ async fn a_claim_becomes_an_order_in_sql_and_is_settled_in_redis() {
 }
 
 #[tokio::test]
-async fn the_same_claim_again_is_the_same_order() {
+async fn repeated_claim_returns_the_same_order() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let first = world.order(&ticket).await;
@@ -89,7 +89,7 @@ async fn order_all(world: &Arc<World>, tickets: Vec<Ticket>) -> Vec<Answer> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_claim_twenty_times_at_once_is_one_order() {
+async fn twenty_concurrent_uses_of_a_claim_create_one_order() {
     let world = Arc::new(World::with_sale("s", 8).await);
     let ticket = world.claim("s", "alice").await;
     let answers = order_all(&world, vec![ticket.clone(); 20]).await;
@@ -121,7 +121,7 @@ async fn more_claims_than_units_never_oversell() {
 }
 
 #[tokio::test]
-async fn a_released_claim_never_becomes_an_order() {
+async fn released_claim_never_becomes_an_order() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     // The decision of the reconciler.
@@ -150,7 +150,7 @@ async fn a_released_claim_never_becomes_an_order() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_unit_in_sql_is_void() {
+async fn claim_without_a_unit_in_sql_is_void() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     world.set_remaining(0).await;
@@ -183,7 +183,7 @@ async fn a_claim_without_a_unit_in_sql_is_void() {
 }
 
 #[tokio::test]
-async fn a_claim_on_a_sale_that_sql_does_not_know_is_void() {
+async fn claim_on_a_sale_unknown_to_sql_is_void() {
     let world = World::new().await;
     let answer = world.order(&ticket("ghost", "alice", 1)).await;
     assert_eq!(
@@ -211,7 +211,7 @@ async fn claim_of_another_user_gets_no_order() {
 
 /// A crash between commit and settlement: the next attempt with the same claim repairs it.
 #[tokio::test]
-async fn order_with_lost_settlement_is_settled_by_the_next_try() {
+async fn order_with_lost_settlement_is_settled_by_the_next_retry() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let placed = world
@@ -233,7 +233,7 @@ async fn order_with_lost_settlement_is_settled_by_the_next_try() {
 }
 
 #[tokio::test]
-async fn an_order_is_taken_while_redis_is_down() {
+async fn order_is_accepted_during_redis_outage() {
     let dir = tempfile::tempdir().unwrap();
     let mut redis = crate::support::redis(&dir).await;
     let world = World::on(&redis.url()).await;
@@ -248,7 +248,7 @@ async fn an_order_is_taken_while_redis_is_down() {
 }
 
 #[tokio::test]
-async fn claims_that_no_gateway_signed_are_refused() {
+async fn claims_without_a_gateway_signature_are_refused() {
     let world = World::with_sale("s", 8).await;
     let ticket = ticket("s", "alice", 1);
     let [(_, claim), (_, signature)] = claim_headers(&ticket);
@@ -338,7 +338,7 @@ impl hyper::body::Body for Endless {
 
 /// A body comes from the client: an oversized or endless one must not prevent the purchase of a held unit.
 #[tokio::test]
-async fn no_body_keeps_a_claim_from_becoming_an_order() {
+async fn oversized_or_endless_body_does_not_prevent_an_order() {
     let world = World::with_sale("s", 8).await;
     let bodies = [Body::from(vec![b'x'; 10_000_000]), Body::new(Endless)];
     for (user, body) in ["alice", "bob"].into_iter().zip(bodies) {
@@ -353,7 +353,7 @@ async fn no_body_keeps_a_claim_from_becoming_an_order() {
 }
 
 #[tokio::test]
-async fn a_transaction_ends_even_if_its_client_has_gone() {
+async fn transaction_completes_after_its_client_disconnects() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let other = world.lock_database().await;
@@ -373,7 +373,7 @@ async fn a_transaction_ends_even_if_its_client_has_gone() {
 }
 
 #[tokio::test]
-async fn without_sql_nothing_is_known_and_nothing_is_released() {
+async fn sql_outage_returns_503_and_releases_no_claim() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let before = world.audit(&ticket).await;
@@ -391,7 +391,7 @@ async fn without_sql_nothing_is_known_and_nothing_is_released() {
 
 /// A late redelivery after the order changes nothing.
 #[tokio::test]
-async fn a_release_after_the_order_changes_nothing() {
+async fn release_after_the_order_changes_nothing() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
@@ -431,7 +431,7 @@ async fn dry_run_refusals_keep_their_reason() {
 
 /// Redis has lost a block and grants a claim to the blocked user.
 #[tokio::test]
-async fn user_blocked_in_sql_gets_no_order_after_redis_loss() {
+async fn user_blocked_in_sql_cannot_order_after_redis_loss() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "mallory").await;
     let store = world.origin.sales().store();
@@ -458,7 +458,7 @@ async fn user_blocked_in_sql_gets_no_order_after_redis_loss() {
 
 /// Entries of the user list that Redis loses soon after the write are written again.
 #[tokio::test]
-async fn a_block_that_redis_has_lost_is_written_again() {
+async fn block_lost_by_redis_is_rewritten() {
     let world = World::with_sale("s", 8).await;
     let path = "/sales/s/blocked/mallory";
     assert_eq!(world.admin("PUT", path, &Value::Null).await.status, 204);

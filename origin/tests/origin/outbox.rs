@@ -180,7 +180,7 @@ async fn world(total: u64, payment: Value) -> World {
 }
 
 #[tokio::test]
-async fn changes_arrive_signed_in_order_and_failure_blocks_no_other() {
+async fn changes_are_signed_and_ordered_and_failure_blocks_no_other() {
     let world = world(8, json!({ "hold": { "pay_within_ms": 400 } })).await;
     let [paid, late, cancelled] = [
         buy(&world, "alice").await,
@@ -251,7 +251,7 @@ async fn changes_arrive_signed_in_order_and_failure_blocks_no_other() {
 }
 
 #[tokio::test]
-async fn origins_share_work_while_a_receiver_is_slow_and_disappears() {
+async fn origins_share_deliveries_to_a_slow_then_lost_receiver() {
     let world = world(64, json!("at_order")).await;
     let receiver = Arc::new(Receiver::default());
     *receiver.pause.lock().unwrap() = Duration::from_millis(20);
@@ -316,7 +316,7 @@ async fn lease_of_a_dead_origin_is_taken_over_after_it_expires() {
 }
 
 #[tokio::test]
-async fn change_that_was_taken_is_not_told_again_when_an_origin_dies() {
+async fn accepted_change_is_not_resent_after_an_origin_crash() {
     let world = world(8, json!({ "hold": { "pay_within_ms": 60_000 } })).await;
     let order = buy(&world, "alice").await;
     let path = format!("/orders/{order}/cancel");
@@ -344,7 +344,7 @@ async fn change_that_was_taken_is_not_told_again_when_an_origin_dies() {
 }
 
 #[tokio::test]
-async fn changes_that_race_are_numbered_without_gaps() {
+async fn concurrent_changes_are_numbered_without_gaps() {
     let world = world(64, json!("at_order")).await;
     let mut orders = Vec::new();
     for n in 0..12 {
@@ -377,7 +377,7 @@ async fn changes_that_race_are_numbered_without_gaps() {
 }
 
 #[tokio::test]
-async fn what_was_told_is_pruned_and_its_numbers_go_on() {
+async fn delivered_changes_are_pruned_and_their_numbers_continue() {
     let world = world(8, json!("at_order")).await;
     let receiver = Arc::new(Receiver::default());
     let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;

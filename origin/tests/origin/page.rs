@@ -11,7 +11,7 @@ async fn get(world: &World, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn the_page_comes_without_a_token_and_may_do_little() {
+async fn web_pages_need_no_token_and_have_a_strict_csp() {
     let world = World::new().await;
     for (path, kind) in [
         ("/ui", "text/html; charset=utf-8"),
@@ -48,7 +48,7 @@ async fn the_page_comes_without_a_token_and_may_do_little() {
 }
 
 #[tokio::test]
-async fn every_file_of_the_page_is_served_and_nothing_in_it_is_inline() {
+async fn every_admin_page_file_is_served_and_nothing_is_inline() {
     let world = World::new().await;
     for (page, folder, count) in [
         ("/ui", "app/src/console/page", 21),

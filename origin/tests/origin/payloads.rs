@@ -118,7 +118,7 @@ async fn operators_see_payloads_everywhere_even_when_archived() {
 }
 
 #[tokio::test]
-async fn receivers_of_changes_are_told_with_each_of_them() {
+async fn each_delivered_change_includes_the_payload() {
     let world = world(World::with_outbox().await).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(
@@ -141,7 +141,7 @@ async fn receivers_of_changes_are_told_with_each_of_them() {
 }
 
 #[tokio::test]
-async fn an_attempt_with_a_key_is_bound_to_what_it_says() {
+async fn idempotency_key_is_bound_to_its_payload() {
     let world = world(World::new().await).await;
     let with_key = |ticket: &Ticket| {
         let mut headers = claim_headers(ticket).to_vec();
@@ -197,7 +197,7 @@ async fn payload_schema_is_part_of_the_sale_and_editable_until_start() {
 
 /// Types with a payload can be logged safely.
 #[tokio::test]
-async fn no_log_is_told_what_a_buyer_says() {
+async fn buyer_payloads_are_never_logged() {
     let world = world(World::new().await).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(

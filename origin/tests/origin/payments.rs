@@ -46,7 +46,7 @@ async fn post(world: &World, name: &str, path: &str, what: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn an_order_is_paid_once_and_then_stays() {
+async fn order_is_paid_once_and_stays_paid() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let payment = world.start_payment("alice", &path).await;
@@ -92,7 +92,7 @@ async fn cancelled_order_releases_its_unit_once_and_user_may_rebuy() {
 }
 
 #[tokio::test]
-async fn somebody_elses_order_is_not_there() {
+async fn order_of_another_user_is_not_found() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     for answer in [
@@ -156,7 +156,7 @@ async fn unit_deducted_at_payment_stays_in_stock_until_then() {
 }
 
 #[tokio::test]
-async fn order_from_before_payments_is_not_paid_again() {
+async fn order_created_before_payments_is_not_paid_again() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let pay = "UPDATE orders SET status = 'paid'";
@@ -169,7 +169,7 @@ async fn order_from_before_payments_is_not_paid_again() {
 }
 
 #[tokio::test]
-async fn a_buyers_own_call_only_starts_a_payment() {
+async fn buyer_request_starts_but_never_completes_a_payment() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let started = post(&world, "alice", &path, "pay").await;
@@ -209,7 +209,7 @@ async fn a_buyers_own_call_only_starts_a_payment() {
 }
 
 #[tokio::test]
-async fn only_what_the_provider_signed_just_now_counts() {
+async fn only_recent_callbacks_signed_by_the_provider_count() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let payment = world.start_payment("alice", &path).await;
@@ -317,7 +317,7 @@ async fn only_what_the_provider_signed_just_now_counts() {
 }
 
 #[tokio::test]
-async fn money_that_comes_too_late_is_noted_and_given_back() {
+async fn late_payment_is_recorded_and_refunded() {
     let world = world(json!({ "hold": { "pay_within_ms": 300 } })).await;
     let mut due = Vec::new();
     for (name, is_ended) in [("alice", false), ("bob", true)] {
@@ -402,7 +402,7 @@ async fn payment_after_sold_out_is_recorded_and_order_stays() {
 
 /// Payment and expiry of one order race: exactly one wins, and the money is never lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_events_at_once_one_pays() {
+async fn one_of_many_concurrent_payment_events_pays() {
     let world = std::sync::Arc::new(world(json!("at_order")).await);
     let path = buy(&world, "alice").await;
     let payment = world.start_payment("alice", &path).await;
@@ -429,7 +429,7 @@ async fn of_many_events_at_once_one_pays() {
 }
 
 #[tokio::test]
-async fn what_redis_missed_it_follows_later() {
+async fn payment_changes_missed_by_redis_are_applied_later() {
     let world = world(json!("at_order")).await;
     let ticket = world.claim("s", "alice").await;
     world.order(&ticket).await;
@@ -470,7 +470,7 @@ async fn holds_of_eleven_tries(world: &World, name: &str) -> usize {
 }
 
 #[tokio::test]
-async fn who_lets_holds_expire_cannot_hoard_the_stock() {
+async fn user_with_expired_holds_cannot_hoard_the_stock() {
     let rules = HoldRules::default();
     let world = hoard(rules).await;
     assert_eq!(
@@ -503,7 +503,7 @@ async fn who_lets_holds_expire_cannot_hoard_the_stock() {
 
 /// A user who cancels a hold just before it expires blocks the unit just as long.
 #[tokio::test]
-async fn who_cancels_late_cannot_hoard_the_stock_either() {
+async fn user_with_late_cancellations_cannot_hoard_the_stock() {
     let world = hoard(HoldRules::default()).await;
     let mut holds = 0;
     for _ in 0..11 {
@@ -523,7 +523,7 @@ async fn who_cancels_late_cannot_hoard_the_stock_either() {
 }
 
 #[tokio::test]
-async fn a_cooldown_ends_and_a_block_meanwhile_stays() {
+async fn cooldown_end_keeps_a_block_set_meanwhile() {
     let rules = HoldRules {
         cooldown_ms: 200,
         expired_max: 0,
@@ -549,7 +549,7 @@ async fn a_cooldown_ends_and_a_block_meanwhile_stays() {
 
 /// Redis has lost the cooldown: SQL refuses the user, and the unit is available to others.
 #[tokio::test]
-async fn sql_refuses_whom_redis_has_forgotten() {
+async fn sql_enforces_a_cooldown_lost_by_redis() {
     for (rules, status, code) in [
         (
             HoldRules {

@@ -77,7 +77,7 @@ async fn ready(origin: &Origin) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_full_disk_and_a_lost_database_make_it_not_ready() {
+async fn full_disk_or_lost_database_makes_the_origin_not_ready() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::new(&dir.path().join("disk"), "16m") else {
         eprintln!("left out: only root can mount a small disk");
@@ -118,7 +118,7 @@ async fn a_full_disk_and_a_lost_database_make_it_not_ready() {
 }
 
 #[tokio::test]
-async fn a_stuck_reconciler_makes_it_not_ready() {
+async fn stuck_reconciler_makes_the_origin_not_ready() {
     const SILENCE_MAX: Duration = Duration::from_secs(3);
     let world = World::with_silence_max(SILENCE_MAX).await;
     let status = async || world.admin_as("GET", "/readyz", "", None).await;
@@ -151,7 +151,7 @@ async fn a_stuck_reconciler_makes_it_not_ready() {
 }
 
 #[tokio::test]
-async fn a_request_is_logged_with_the_id_of_its_trace() {
+async fn request_is_logged_with_its_trace_id() {
     let dir = tempfile::tempdir().unwrap();
     let mut origin = start(&dir, dir.path(), &[]).await;
     let url = format!("{}/sales", origin.admin_url());
@@ -198,7 +198,7 @@ async fn access_lines_are_sampled_and_all_requests_counted() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_format_that_a_client_prefers() {
+async fn metrics_format_follows_the_accept_header() {
     let world = World::new().await;
     let ask = async |accept: &str| {
         let request = Request::get("/metrics").header("accept", accept);
@@ -251,7 +251,7 @@ async fn build_process_and_latencies_are_shown_on_private_routes() {
 }
 
 #[tokio::test]
-async fn a_sale_that_has_ended_is_shown_no_longer() {
+async fn ended_sale_is_removed_from_metrics() {
     let world = World::with_sale("s", 4).await;
     world.claim("s", "alice").await;
     let mut reconciler = world.origin.sales().reconciler();

@@ -26,7 +26,7 @@ fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn it_does_not_start_without_sound_secrets() {
+fn origin_does_not_start_without_valid_secrets() {
     let claim = ("WEIR_CLAIM_SECRET", support::SECRET);
     let token = ("WEIR_ADMIN_TOKEN", TOKEN);
     let check = |variables: &[(&str, &str)], expected: &str| {
@@ -140,7 +140,7 @@ async fn wait_until_ended(origin: &mut Origin) -> std::process::ExitStatus {
 
 /// C2: a connection goes silent but stays open. New connections work.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
+async fn silent_redis_connection_is_replaced() {
     let world = World::new().await;
     let port = world.redis_url.rsplit(':').next().unwrap();
     let port = port.split('/').next().unwrap().parse().unwrap();
@@ -169,7 +169,7 @@ async fn a_connection_to_redis_that_has_fallen_silent_is_replaced() {
 
 /// C12: more connections than permitted, which never send a request.
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_never_ask_keep_nobody_out() {
+async fn idle_connections_do_not_block_other_clients() {
     let world = World::new().await;
     let origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
     let address = origin.admin_url().replace("http://", "");
@@ -191,7 +191,7 @@ async fn connections_that_never_ask_keep_nobody_out() {
 
 /// C12: several origins start with the same missing database file.
 #[tokio::test(flavor = "multi_thread")]
-async fn several_that_start_at_once_on_a_new_database_all_start() {
+async fn concurrent_origins_all_start_on_a_new_database() {
     let world = World::new().await;
     let dir = tempfile::tempdir().unwrap();
     let mut starting = tokio::task::JoinSet::new();
@@ -211,7 +211,7 @@ async fn several_that_start_at_once_on_a_new_database_all_start() {
 
 /// C12: the database starts after the origin.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
+async fn origin_waits_for_the_database_and_probes_report_the_wait() {
     let admin = format!("127.0.0.1:{}", ports::free().unwrap());
     let mut origin = Command::new(support::binary())
         .env_clear()
@@ -248,7 +248,7 @@ async fn it_waits_for_a_database_that_is_away_and_says_so_to_probes() {
 
 /// When stopped during an order, it finishes the order and answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn it_finishes_what_it_began_before_it_stops() {
+async fn origin_finishes_open_requests_before_it_stops() {
     // A world on the same Redis and database plays the gateway.
     let world = World::new().await;
     let mut origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
@@ -286,7 +286,7 @@ async fn it_finishes_what_it_began_before_it_stops() {
 
 /// Uses a real connection, which breaks in the middle of the transaction.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_finished_when_its_connection_breaks() {
+async fn order_completes_after_its_connection_breaks() {
     let world = World::with_sale("s", 8).await;
     let origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
     let ticket = world.claim("s", "alice").await;
@@ -317,7 +317,7 @@ async fn an_order_is_finished_when_its_connection_breaks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
+async fn origin_starts_without_redis_and_is_ready_once_redis_answers() {
     let dir = tempfile::tempdir().unwrap();
     let redis_dir = tempfile::tempdir().unwrap();
     let mut redis = support::redis(&redis_dir).await;
@@ -380,7 +380,7 @@ async fn it_starts_without_redis_and_is_ready_once_redis_is_there() {
 
 /// C11: the log warns about a Redis that may evict acknowledged data.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_may_evict_is_told_of() {
+async fn redis_eviction_policy_is_reported() {
     let (dir, redis_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let redis = support::redis(&redis_dir).await;
     let mut connection = redis.connection().await.unwrap();
@@ -443,7 +443,7 @@ async fn logs_are_json_lines_without_secrets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_links_alone_it_needs_no_claim_secret_and_has_no_sales() {
+async fn links_only_origin_needs_no_claim_secret_and_has_no_sales() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let domains = dir.path().join("links.json");

@@ -58,7 +58,7 @@ async fn spus(world: &World, sku: &str) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn product_moves_with_the_newest_change_only() {
+async fn product_is_updated_by_the_newest_change_only() {
     let world = world().await;
     let new = json!([{ "sku": "S1", "version": 10, "spu": "P1", "type": "tyre", "merchant": "m1", "title": "A tyre" }]);
     assert_eq!(change(&world, new.clone()).await, json!(["applied"]));
@@ -89,7 +89,7 @@ async fn product_moves_with_the_newest_change_only() {
 }
 
 #[tokio::test]
-async fn changes_of_one_product_at_once_end_with_the_newest() {
+async fn concurrent_changes_of_a_product_end_with_the_newest() {
     let world = world().await;
     let first =
         json!([{ "sku": "S1", "version": 1, "spu": "P1", "type": "tyre", "merchant": "m1" }]);
@@ -132,7 +132,7 @@ async fn futures(all: Vec<impl Future<Output = Value>>) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn changes_without_a_good_signature_are_refused() {
+async fn product_changes_without_a_valid_signature_are_refused() {
     let world = world().await;
     let now_s = now_ms() / 1_000;
     let body = json!({ "changes": [{ "sku": "S1", "version": 1, "spu": "P1" }] });

@@ -129,7 +129,7 @@ async fn order_with_lost_settlement_is_settled_and_not_released() {
 }
 
 #[tokio::test]
-async fn transfer_left_open_is_finished_from_any_step() {
+async fn abandoned_transfer_is_finished_from_any_step() {
     for stops_after_deposit in [false, true] {
         let world = World::with_sale("s", 8).await;
         let ledger = world.origin.sales().ledger();
@@ -154,7 +154,7 @@ async fn transfer_left_open_is_finished_from_any_step() {
 }
 
 #[tokio::test]
-async fn a_young_transfer_is_left_to_its_gateway() {
+async fn recent_transfer_is_left_to_its_gateway() {
     let world = World::with_sale("s", 8).await;
     let ledger = world.origin.sales().ledger();
     ledger.lend(&id("s"), 1, 2, 1).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_young_transfer_is_left_to_its_gateway() {
 }
 
 #[tokio::test]
-async fn what_redis_has_lost_is_rebuilt_from_sql_and_caps_still_hold() {
+async fn lost_redis_data_is_rebuilt_from_sql_and_caps_hold() {
     let world = World::with_sale("s", 8).await;
     let tickets = [
         world.claim("s", "alice").await,
@@ -214,7 +214,7 @@ async fn drift_seen_twice_is_repaired_even_with_an_open_claim() {
 
 /// SQL already has the order, and Redis still holds its unit for the claim: it must not count twice.
 #[tokio::test]
-async fn a_claim_that_is_an_order_already_is_no_drift() {
+async fn claim_with_an_existing_order_is_not_drift() {
     let world = World::with_sale("s", 8).await;
     let ticket = world.claim("s", "alice").await;
     let store = world.origin.sales().store();
@@ -259,7 +259,7 @@ async fn unit_freed_only_in_sql_returns_to_stock_after_three_rounds() {
 
 /// Redis is rewound to before a cancellation and before an order: it has as many orders as SQL, but different ones.
 #[tokio::test]
-async fn orders_that_redis_knows_otherwise_than_sql_are_put_right() {
+async fn orders_that_differ_between_redis_and_sql_are_repaired() {
     let world = World::with_sale("s", 8).await;
     let mut tickets = vec![];
     for n in 0..40 {
@@ -341,7 +341,7 @@ async fn abandoned_rebuild_is_taken_over_and_its_late_writes_refused() {
 }
 
 #[tokio::test]
-async fn a_sale_that_was_never_warmed_is_not_rebuilt() {
+async fn unwarmed_sale_is_not_rebuilt() {
     let world = World::new().await;
     let sale = json!({"id": "s", "title": "t", "total": 4, "shards": SHARDS, "user_cap": 1,
         "starts_at_ms": 0, "ends_at_ms": 9_000_000_000_000_u64});
@@ -355,7 +355,7 @@ async fn a_sale_that_was_never_warmed_is_not_rebuilt() {
 }
 
 #[tokio::test]
-async fn by_hand_only_what_is_lost_is_rebuilt() {
+async fn manual_rewarm_rebuilds_only_lost_shards() {
     let world = World::with_sale("s", 8).await;
     lose(&world, 2).await;
     let rewarm = || world.admin("POST", "/sales/s/rewarm", &Value::Null);
@@ -365,7 +365,7 @@ async fn by_hand_only_what_is_lost_is_rebuilt() {
 }
 
 #[tokio::test]
-async fn user_forgotten_by_redis_gets_no_second_order() {
+async fn user_lost_by_redis_gets_no_second_order() {
     let world = World::with_sale("s", 8).await;
     let first = world.claim("s", "alice").await;
     assert_eq!(world.order(&first).await.status, 201);
@@ -382,7 +382,7 @@ async fn user_forgotten_by_redis_gets_no_second_order() {
 
 /// C8: a blocked order of one sale does not delay repairs of other sales.
 #[tokio::test]
-async fn an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
+async fn order_that_fails_in_redis_delays_no_other_sale() {
     let world = World::with_sale("s", 8).await;
     world.sale("stuck", 8).await;
     let ticket = world.claim("stuck", "alice").await;

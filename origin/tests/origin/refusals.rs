@@ -39,7 +39,7 @@ async fn counted(world: &World, reason: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn refused_write_makes_it_not_ready_with_cause_and_remedy() {
+async fn refused_write_makes_origin_not_ready_with_cause_and_remedy() {
     for (begin, end, reason, word, remedy) in [
         (
             "REPLICAOF 127.0.0.1 1",
@@ -82,7 +82,7 @@ async fn refused_write_makes_it_not_ready_with_cause_and_remedy() {
 }
 
 #[tokio::test]
-async fn refusal_of_another_command_is_told_and_it_stays_ready() {
+async fn refusal_of_another_command_is_reported_and_stays_ready() {
     let (world, mut redis, _server, _dir) = set_up().await;
     run(&mut redis, "ACL SETUSER default -hgetall").await;
     let handle = weir_origin::redis::Redis::new(&world.redis_url, &world.prefix).unwrap();

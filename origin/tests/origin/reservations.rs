@@ -74,7 +74,7 @@ async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
 }
 
 #[tokio::test]
-async fn stale_reservation_in_redis_buys_nothing_and_is_cleared() {
+async fn stale_reservation_in_redis_is_rejected_and_cleared() {
     let world = world(World::new().await).await;
     assert_eq!(world.as_user("alice", "POST", PATH).await.status, 201);
     let sales = world.origin.sales();

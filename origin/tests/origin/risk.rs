@@ -68,7 +68,7 @@ fn worker(world: &World, scorer: impl RiskScorer + 'static) -> RiskWorker {
 }
 
 #[tokio::test]
-async fn a_reservation_is_in_redis_and_a_bot_is_blocked() {
+async fn reservation_is_stored_in_redis_and_bot_is_blocked() {
     let world = world().await;
     let statuses = [
         reserve(&world, "bot-1").await,
@@ -136,7 +136,7 @@ async fn serve(service: Service) -> HttpScorer {
 }
 
 #[tokio::test]
-async fn a_service_that_stumbles_is_asked_again() {
+async fn failed_call_of_a_risk_service_is_retried() {
     for status in [0, 500, 429] {
         let service = Service {
             failing: 2,
@@ -153,7 +153,7 @@ async fn a_service_that_stumbles_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_definite_refusal_is_not_repeated_at_once() {
+async fn definite_refusal_is_not_retried_at_once() {
     let service = Service {
         failing: 9,
         status: 400,
@@ -179,7 +179,7 @@ impl Write for Lines {
 }
 
 #[tokio::test]
-async fn without_sql_the_worker_says_so_once_and_not_every_round() {
+async fn sql_outage_is_logged_once_and_not_every_round() {
     let world = world().await;
     let lines = Lines::default();
     let writer = lines.clone();
@@ -204,7 +204,7 @@ async fn without_sql_the_worker_says_so_once_and_not_every_round() {
 }
 
 #[tokio::test]
-async fn risk_outage_delays_scores_opens_breaker_and_loses_nobody() {
+async fn risk_outage_delays_scores_opens_breaker_and_loses_no_user() {
     let world = world().await;
     let service = Service {
         failing: u32::MAX,
@@ -248,7 +248,7 @@ impl RiskScorer for OnlyFor {
 }
 
 #[tokio::test]
-async fn users_who_cannot_be_scored_do_not_keep_others_from_it() {
+async fn unscorable_users_do_not_block_scores_of_others() {
     let world = world().await;
     for n in 0..40 {
         assert_eq!(reserve(&world, &format!("odd-{n}")).await, 201);
@@ -264,7 +264,7 @@ async fn users_who_cannot_be_scored_do_not_keep_others_from_it() {
 }
 
 #[test]
-fn a_url_of_neither_http_nor_https_is_refused() {
+fn risk_url_of_neither_http_nor_https_is_refused() {
     for url in ["x", "ftp://x", "http:///"] {
         assert!(
             HttpScorer::new(url, None, HttpSettings::default()).is_err(),
@@ -275,7 +275,7 @@ fn a_url_of_neither_http_nor_https_is_refused() {
 
 /// A check that fails closed: gateways receive a reservation only after its user has passed.
 #[tokio::test]
-async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
+async fn risk_check_that_fails_closed_admits_no_unscored_user() {
     let world = World::with_risk_failing_closed().await;
     let window = json!({ "from_ms": 0, "until_ms": now_ms() + 600_000 });
     world
@@ -329,7 +329,7 @@ async fn a_check_that_fails_closed_lets_nobody_in_unseen() {
 
 /// Requests that a risk service over TLS received.
 #[tokio::test]
-async fn a_service_is_asked_over_tls_and_told_address_and_agent() {
+async fn risk_service_gets_address_and_agent_over_tls() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let dir = tempfile::tempdir().unwrap();
     let made = weir_stack::certificates::Certificates::kept_in(dir.path()).unwrap();
@@ -394,7 +394,7 @@ fn acceptor(made: &weir_stack::certificates::Certificates) -> tokio_rustls::TlsA
 }
 
 #[tokio::test]
-async fn the_check_sees_where_a_user_came_from() {
+async fn risk_check_receives_address_and_agent_of_a_user() {
     let world = world().await;
     let ring = weir_base::key::KeyRing::new(vec![crate::support::key()]).unwrap();
     let signed = weir_sale::identity::sign(&ring, &user("alice"), now_ms());

@@ -107,7 +107,7 @@ async fn gateways_follow_operator_settings_of_a_room_after_redis_loss() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_queue_entries_waits_and_those_inside() {
+async fn operator_sees_queue_entries_waits_and_active_sessions() {
     let world = World::new().await;
     let mut gateway = Gateway::new(&world, "shop");
     put(&world, "shop", json!({"mode": "open", "active_max": 3})).await;
@@ -133,7 +133,7 @@ async fn an_operator_sees_queue_entries_waits_and_those_inside() {
 }
 
 #[tokio::test]
-async fn entries_of_a_room_that_no_operator_has_set_are_counted() {
+async fn entries_of_a_room_without_operator_settings_are_counted() {
     let world = World::new().await;
     let mut gateway = Gateway::new(&world, "shop");
     gateway.settle().await;
@@ -145,7 +145,7 @@ async fn entries_of_a_room_that_no_operator_has_set_are_counted() {
 }
 
 #[tokio::test]
-async fn a_draws_digest_is_told_before_it_and_its_seed_after_it() {
+async fn draw_digest_is_published_before_the_draw_and_seed_after_it() {
     let world = World::new().await;
     let mut gateway = Gateway::new(&world, "shop");
     gateway.settle().await;
@@ -178,7 +178,7 @@ async fn a_draws_digest_is_told_before_it_and_its_seed_after_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_set_is_refused_with_its_field() {
+async fn invalid_room_setting_is_refused_with_its_field() {
     let world = World::new().await;
     for (room, body, detail) in [
         ("shop", json!({"mode": "shut"}), "mode"),
@@ -213,7 +213,7 @@ async fn what_cannot_be_set_is_refused_with_its_field() {
 
 /// Two origins, or two operators, at the same time.
 #[tokio::test]
-async fn each_change_has_a_version_of_its_own() {
+async fn each_room_change_has_its_own_version() {
     let world = World::new().await;
     let change = |per_minute: u64| {
         let world = &world;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{SHARDS, World, sale_json};
 
 #[tokio::test]
-async fn a_sale_is_made_once_and_shown_as_it_was_made() {
+async fn sale_is_created_once_and_shown_as_created() {
     let world = World::new().await;
     let sale = sale_json("s", 10);
     let made = world.admin("POST", "/sales", &sale).await;
@@ -38,7 +38,7 @@ async fn a_sale_is_made_once_and_shown_as_it_was_made() {
 }
 
 #[tokio::test]
-async fn a_bad_body_is_refused_with_the_field_at_fault() {
+async fn invalid_sale_body_is_refused_with_the_invalid_field() {
     let world = World::new().await;
     let with = |field: &str, value: Value| {
         let mut sale = sale_json("s", 10);
@@ -147,7 +147,7 @@ async fn a_bad_body_is_refused_with_the_field_at_fault() {
 }
 
 #[tokio::test]
-async fn a_sale_that_is_not_there_is_a_404() {
+async fn unknown_sale_returns_404() {
     let world = World::new().await;
     for (method, path) in [
         ("GET", "/sales/ghost"),
@@ -166,7 +166,7 @@ async fn a_sale_that_is_not_there_is_a_404() {
 }
 
 #[tokio::test]
-async fn the_status_adds_up_at_every_step() {
+async fn sale_status_adds_up_at_every_step() {
     let world = World::new().await;
     world.admin("POST", "/sales", &sale_json("s", 10)).await;
     let status = || world.admin("GET", "/sales/s", &Value::Null);
@@ -198,7 +198,7 @@ async fn the_status_adds_up_at_every_step() {
 }
 
 #[tokio::test]
-async fn without_redis_a_status_is_not_known() {
+async fn sale_status_is_unknown_without_redis() {
     let port = weir_stack::ports::free().unwrap();
     let world = World::on(&format!("redis://127.0.0.1:{port}")).await;
     world.admin("POST", "/sales", &sale_json("s", 10)).await;

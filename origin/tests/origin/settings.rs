@@ -32,7 +32,7 @@ fn cell(text: &str) -> String {
 }
 
 #[test]
-fn the_page_of_the_origins_flags_is_what_they_say_themselves() {
+fn settings_page_of_the_origin_matches_its_flags() {
     let command = Config::command();
     let mut page = String::from(
         "# Settings of the origin\n\nEvery flag of `weir-origin` also has an environment variable; the flag wins.\nThis page is generated from the \
@@ -68,7 +68,7 @@ fn row(page: &mut String, arg: &Arg) {
 }
 
 #[test]
-fn the_page_of_the_filters_settings_is_what_their_types_say() {
+fn settings_page_of_the_filters_matches_their_types() {
     let mut page = String::from(
         "# Settings of the filters\n\nA filter's `configuration` is JSON. Envoy refuses unknown fields and invalid values at startup, with the field's \
          path.\n\nA field is optional unless marked `required`.\nNumbers in fields with the suffix `_ms` are milliseconds. A duration is a \

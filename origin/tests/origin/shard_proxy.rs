@@ -231,7 +231,7 @@ async fn create(connection: &mut MultiplexedConnection, max_clicks: u64) -> Valu
 }
 
 #[tokio::test]
-async fn a_maximum_is_counted_in_the_object_and_never_in_redis() {
+async fn click_maximum_is_counted_in_the_object_and_never_in_redis() {
     let world = World::new().await;
     let (mut proxy, mut redis) = (world.connect().await, world.behind().await);
     assert_eq!(create(&mut proxy, 2).await, Value::Okay);
@@ -281,7 +281,7 @@ async fn a_maximum_is_counted_in_the_object_and_never_in_redis() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_asked_for_again_and_nothing_counts_twice() {
+async fn lost_reply_is_retried_and_nothing_counts_twice() {
     let world = World::new().await;
     let mut proxy = world.connect().await;
     create(&mut proxy, 2).await;
@@ -322,7 +322,7 @@ async fn killed_proxy_loses_no_clicks() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_changes_nothing_and_says_so() {
+async fn wrong_secret_changes_nothing_and_returns_noperm() {
     let world = World::with_keys(ring(&[("e1", 2)])).await;
     let mut proxy = world.connect().await;
     let (key, record) = (link_keys().record(), record(2));

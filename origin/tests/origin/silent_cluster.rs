@@ -84,7 +84,7 @@ impl Cluster {
 
 /// Connections to a node go silent but stay open. New connections work.
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_to_a_node_that_have_fallen_silent_are_replaced() {
+async fn silent_connections_to_a_node_are_replaced() {
     let cluster = Cluster::start().await;
     cluster.proxies[1].set(Fault::Freeze);
     cluster.until_all_answer().await;
@@ -102,7 +102,7 @@ async fn connections_to_silent_nodes_are_replaced() {
 /// A new connection would wait for that node, too: the old one continues to serve the other nodes. On a busy machine a
 /// call may still be late, because the deadline is half a second.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_stands_still_holds_up_its_own_shards_only() {
+async fn stalled_node_delays_only_its_own_shards() {
     let mut cluster = Cluster::start().await;
     let ledger = Ledger::new(cluster.redis.clone());
     let sale = id("s");

@@ -76,7 +76,7 @@ async fn buy(world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn units_are_added_once_however_often_they_are_asked_for() {
+async fn repeated_request_adds_units_once() {
     let world = World::with_sale("s", 4).await;
     let added = change(&world, "\"more\"", 5).await;
     assert_eq!(added.status, 200, "{added:?}");
@@ -137,7 +137,7 @@ async fn invalid_stock_change_is_rejected_at_once_without_effect() {
 }
 
 #[tokio::test]
-async fn a_withdrawal_takes_what_nobody_holds_and_says_how_many() {
+async fn withdrawal_takes_unheld_units_and_returns_their_number() {
     let world = World::with_sale("s", 8).await;
     let held = world.claim("s", "alice").await;
     buy(&world, "bob").await;
@@ -161,7 +161,7 @@ async fn a_withdrawal_takes_what_nobody_holds_and_says_how_many() {
 }
 
 #[tokio::test]
-async fn stock_change_survives_death_at_any_step_with_correct_balance() {
+async fn stock_change_survives_a_crash_at_any_step_with_right_balance() {
     for (units, after) in [(6, 16), (-6, 4)] {
         let world = World::with_sale("s", 10).await;
         let open = begin(&world, "change", units).await;
@@ -227,7 +227,7 @@ async fn total_survives_redis_loss_before_and_after_a_stock_change() {
 }
 
 #[tokio::test]
-async fn a_sale_that_is_over_or_was_never_warm_does_not_change() {
+async fn ended_or_never_warmed_sale_rejects_changes() {
     let world = World::new().await;
     let sale = crate::support::sale_json("s", 4);
     world.admin("POST", "/sales", &sale).await;
@@ -263,7 +263,7 @@ async fn end(world: &World, ends_at_ms: u64) -> Answer {
 }
 
 #[tokio::test]
-async fn the_end_of_a_running_sale_moves_and_nothing_else_of_it() {
+async fn only_the_end_of_a_running_sale_can_change() {
     let world = World::with_sale("s", 4).await;
     let later_ms = now_ms() + 3_600_000;
     assert_eq!(end(&world, later_ms).await.body["ends_at_ms"], later_ms);

@@ -19,7 +19,7 @@ async fn published(world: &World) -> Catalogue {
 }
 
 #[tokio::test]
-async fn gateways_hear_of_a_switch_at_once() {
+async fn gateways_receive_a_switch_at_once() {
     let world = World::with_sale("s", 4).await;
     let switch = json!({ "state": "drain", "degrade": { "skip_risk": true } });
     let set = world.admin("PUT", "/sales/s/switch", &switch).await;
@@ -57,7 +57,7 @@ async fn gateways_hear_of_a_switch_at_once() {
 }
 
 #[tokio::test]
-async fn a_sale_is_changed_before_it_starts_and_not_after() {
+async fn sale_can_be_changed_only_before_its_start() {
     let world = World::new().await;
     let mut sale = sale_json("s", 4);
     sale["starts_at_ms"] = json!(now_ms() + 300_000);
@@ -150,7 +150,7 @@ async fn whole(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn a_sale_is_warmed_before_its_start_by_itself() {
+async fn sale_is_warmed_automatically_before_its_start() {
     let world = World::new().await;
     let mut sale = sale_json("s", 4);
     sale["starts_at_ms"] = json!(now_ms() + 300_000);
@@ -161,7 +161,7 @@ async fn a_sale_is_warmed_before_its_start_by_itself() {
 }
 
 #[tokio::test]
-async fn what_happened_is_counted() {
+async fn metrics_count_orders_and_requests_and_are_documented() {
     let world = World::with_sale("s", 4).await;
     world.order(&world.claim("s", "alice").await).await;
     world.origin.sales().reconciler().round().await.unwrap();
@@ -187,7 +187,7 @@ async fn what_happened_is_counted() {
 }
 
 #[tokio::test]
-async fn a_switch_changes_what_it_names_and_nothing_else() {
+async fn switch_changes_only_its_named_fields() {
     let world = World::with_sale("s", 1).await;
     let switch = async |body: Value| {
         let answer = world.admin("PUT", "/sales/s/switch", &body).await;
@@ -217,7 +217,7 @@ async fn a_switch_changes_what_it_names_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_switch_of_all_sales_can_be_read_and_shows_on_each() {
+async fn global_switch_can_be_read_and_is_shown_on_each_sale() {
     let world = World::with_sale("s", 1).await;
     let switch = async || world.admin("GET", "/switch", &Value::Null).await.body;
     assert_eq!(switch().await, json!({ "state": "open" }));

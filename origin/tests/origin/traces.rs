@@ -69,7 +69,7 @@ fn attribute(span: &Span, key: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_is_a_span_of_the_trace_that_it_names() {
+async fn request_is_a_span_of_its_named_trace() {
     let collected = Collected::default();
     let url = collected.listen().await;
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ async fn a_request_is_a_span_of_the_trace_that_it_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_stops_nobody() {
+async fn unavailable_trace_collector_stops_no_request() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = "http://127.0.0.1:9/v1/traces";
     let flags = ["--otlp-url", nowhere].map(str::to_owned);

@@ -79,7 +79,7 @@ async fn ten_units_on_four_shards_are_3_3_2_2_after_reloading_too() {
 }
 
 #[tokio::test]
-async fn gateways_learn_of_a_sale_at_its_creation_and_when_it_is_warm() {
+async fn gateways_are_notified_when_a_sale_is_created_and_warmed() {
     let world = World::new().await;
     let sale = sale_json("s", 10);
     make(&world, &sale).await;
@@ -101,7 +101,7 @@ async fn gateways_learn_of_a_sale_at_its_creation_and_when_it_is_warm() {
 
 /// No round compares the catalogue meanwhile: only order changes can trigger a publication.
 #[tokio::test]
-async fn gateways_learn_at_once_of_the_last_hold_and_the_last_payment() {
+async fn gateways_are_notified_at_once_of_last_hold_and_last_payment() {
     let world = World::new().await;
     let hold = json!({ "payment": { "hold": { "pay_within_ms": 600_000 } } });
     world.sale_with("s", 1, hold).await;
@@ -133,7 +133,7 @@ async fn gateways_learn_at_once_of_the_last_hold_and_the_last_payment() {
 }
 
 #[tokio::test]
-async fn a_sale_leaves_the_catalogue_an_hour_after_its_end() {
+async fn sale_leaves_the_catalogue_an_hour_after_its_end() {
     let world = World::new().await;
     let now_ms = weir_origin::clock::now_ms();
     for (name, ended_ago_ms) in [("s", 3_590_000), ("old", 3_610_000)] {
@@ -191,7 +191,7 @@ async fn lost_stock_is_not_recreated_once_claims_may_exist() {
 }
 
 #[tokio::test]
-async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
+async fn sale_with_orders_is_not_refilled_even_before_its_start() {
     let world = World::new().await;
     let mut sale = sale_json("s", 10);
     sale["starts_at_ms"] = json!(weir_origin::clock::now_ms() + 300_000);
@@ -214,7 +214,7 @@ async fn orders_of_a_sale_forbid_filling_it_even_before_its_start() {
 }
 
 #[tokio::test]
-async fn redis_data_of_a_former_sale_of_that_name_is_not_reused() {
+async fn redis_data_of_a_former_sale_with_same_name_is_not_reused() {
     let world = World::new().await;
     make(&world, &sale_json("s", 10)).await;
     world
@@ -239,7 +239,7 @@ async fn redis_data_of_a_former_sale_of_that_name_is_not_reused() {
 }
 
 #[tokio::test]
-async fn scripts_run_after_redis_forgot_them() {
+async fn scripts_run_after_redis_loses_them() {
     let world = World::with_sale("s", 10).await;
     let ticket = world.claim("s", "alice").await;
     world.redis(redis::cmd("SCRIPT").arg("FLUSH")).await;

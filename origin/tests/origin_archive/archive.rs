@@ -93,7 +93,7 @@ async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_has_what_its_event_had_and_stands_where_it_came() {
+async fn archive_row_has_its_events_fields_and_source_position() {
     let world = World::new(&folder, &[]).await;
     world.push(json!([
         {"id": "a", "type": "view", "customer": "alice", "at_ms": 1_000 * (weir_origin::clock::now_ms() / 1_000), "attributes": {"sku": "7", "n": 1}},
@@ -199,7 +199,7 @@ async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
 }
 
 #[test]
-fn a_place_that_will_not_do_is_refused_by_its_flag() {
+fn unusable_archive_location_is_refused_with_its_flag() {
     let dir = tempfile::tempdir().unwrap();
     let binary = weir_stack::origin::ensure_built().unwrap();
     let run = |flags: &[&str]| {

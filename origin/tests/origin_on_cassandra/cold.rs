@@ -85,7 +85,7 @@ async fn life_s(session: &Session, owner: &Owner) -> Option<i32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_is_written_once_for_each_version_and_ends_by_itself() {
+async fn list_is_written_once_per_version_and_expires() {
     let (_dir, server) = cassandra().await;
     let store = CqlStore::open(&url(&server), Arc::new(now_ms)).unwrap();
     until_connected(&store).await;

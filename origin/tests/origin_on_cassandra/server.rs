@@ -6,7 +6,7 @@ use weir_stack::report::SilentReporter;
 use weir_stack::tools::Cassandra;
 
 #[tokio::test]
-async fn it_starts_is_killed_and_starts_again() {
+async fn cassandra_server_restarts_after_a_kill() {
     let temp = tempfile::tempdir().unwrap();
     let tool = Cassandra::find_or_get(&mut SilentReporter).unwrap();
     let log = temp.path().join("cassandra.log");

@@ -59,7 +59,7 @@ impl Handler for RecordingHandler {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn origins_share_work_and_lose_nothing_when_a_broker_dies() {
+async fn origins_share_work_and_lose_nothing_when_a_broker_crashes() {
     let (_dir, mut kafka) = cluster().await;
     let url = format!("kafka://{}/shop?partitions=8", kafka.servers());
     let (handled, by_origin) = (Arc::default(), Arc::default());

@@ -181,7 +181,7 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn products_move_by_records_of_a_topic() {
+async fn records_of_a_topic_move_products() {
     let (dir, kafka) = cluster().await;
     let url = format!("kafka://{}/products?partitions=1", kafka.servers());
     let topic = KafkaLog::open(Settings::from_url(&url).unwrap()).unwrap();
@@ -219,7 +219,7 @@ async fn products_move_by_records_of_a_topic() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_feed_goes_on_where_its_caller_says_and_tells_what_is_gone() {
+async fn feed_resumes_at_given_offsets_and_reports_lost_records() {
     let (_dir, kafka) = cluster().await;
     let url = format!("kafka://{}/feed?partitions=2", kafka.servers());
     let mut settings = Settings::from_url(&url).unwrap();

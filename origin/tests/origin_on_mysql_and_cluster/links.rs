@@ -8,7 +8,7 @@ use crate::support::World;
 
 /// It answers before the general request timeout, whose answer has no page.
 #[tokio::test]
-async fn while_sql_is_silent_a_browser_is_shown_the_domains_page() {
+async fn silent_sql_shows_browsers_the_page_of_the_domain() {
     let domains = json!({"domains": [
         {"id": "s", "hosts": ["s.example.com"], "unavailable_page": "<p>later"},
     ]});

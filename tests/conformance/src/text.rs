@@ -61,14 +61,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_escaped_is_read_again(bytes: Vec<u8>, text: String) {
+        fn escaped_text_round_trips(bytes: Vec<u8>, text: String) {
             prop_assert_eq!(unescape(&escape(&bytes)).unwrap(), bytes);
             prop_assert_eq!(unescape(&escape(text.as_bytes())).unwrap(), text.into_bytes());
         }
     }
 
     #[test]
-    fn text_stays_readable() {
+    fn escaped_text_stays_readable() {
         assert_eq!(escape("a\\b\0é\n".as_bytes()), "a\\\\b\\x00é\n");
         assert_eq!(escape(b"\xff1"), "\\xff1");
         assert!(unescape("\\y").is_err() && unescape("\\x1").is_err());

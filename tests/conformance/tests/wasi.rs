@@ -107,7 +107,7 @@ fn edge_polls_the_origin_and_survives_without_it() {
 }
 
 #[test]
-fn instances_share_what_one_has_read() {
+fn wasi_instances_share_polled_data() {
     let mut edge = Wasi::start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     start(&mut edge, Some(folder.path()));

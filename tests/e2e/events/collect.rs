@@ -67,7 +67,7 @@ async fn events_reach_origin_with_gateway_metadata_only() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_never_reaches_the_origin() -> Result<()> {
+async fn refused_events_never_reach_the_origin() -> Result<()> {
     let mut gateway = shipped().await?;
     let long = "x".repeat((1 << 20) + 1);
     for (status, body, headers) in [
@@ -104,7 +104,7 @@ async fn what_is_refused_never_reaches_the_origin() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consent_is_kept_at_the_gateway() -> Result<()> {
+async fn gateway_enforces_consent() -> Result<()> {
     let mut gateway = shipped().await?;
     let none = post(&gateway, &event("e1"), &[("x-weir-consent", "none")]).await?;
     assert_eq!((none.status, &none.json()?["dropped"]), (202, &true.into()));
@@ -124,7 +124,7 @@ async fn consent_is_kept_at_the_gateway() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_is_an_event_of_the_origins_and_shows_a_point() -> Result<()> {
+async fn image_request_stores_an_event_and_returns_a_pixel() -> Result<()> {
     let mut gateway = shipped().await?;
     let path = "/events.gif?key=wk_shop_web&type=view&visitor=v1&id=g1&a.sku=a%261";
     let image = gateway.ask(Method::GET, path, &[], "").await?;
@@ -146,7 +146,7 @@ async fn an_image_is_an_event_of_the_origins_and_shows_a_point() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_visitor_has_a_limit_that_both_workers_keep() -> Result<()> {
+async fn both_workers_enforce_one_limit_per_visitor() -> Result<()> {
     let config = r#"{ "keys": [{ "name": "web", "kind": "browser", "key": "wk_shop_web", "origins": ["*"] }],
         "collect": {}, "limits": { "per_visitor": { "rate": 10, "per": "1h" } } }"#;
     let mut gateway = EventGateway::start(Some(config), BTreeMap::new()).await?;
@@ -180,7 +180,7 @@ async fn a_visitor_has_a_limit_that_both_workers_keep() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_in_redis_is_kept_through_the_bridge() -> Result<()> {
+async fn bridge_enforces_a_limit_in_redis() -> Result<()> {
     let config = r#"{ "keys": [{ "name": "web", "kind": "browser", "key": "wk_shop_web", "origins": ["*"] }],
         "collect": {}, "limits": { "per_visitor": { "rate": 10, "per": "1h" }, "store": "redis",
         "redis": { "cluster": "weir_redis", "key_prefix": "weir", "topology": "single", "deadline_ms": 5000 } } }"#;
@@ -210,7 +210,7 @@ async fn a_limit_in_redis_is_kept_through_the_bridge() -> Result<()> {
 
 /// A dead origin is reported immediately. Clients send unacknowledged events again with the same IDs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_origin_acknowledges_nothing_and_comes_back() -> Result<()> {
+async fn unavailable_origin_acknowledges_nothing_and_recovers() -> Result<()> {
     let mut gateway = shipped().await?;
     assert_eq!(post(&gateway, &event("e1"), &[]).await?.status, 202);
     gateway.origin.kill();

@@ -15,7 +15,7 @@ async fn look(gateway: &EventGateway, sku: &str, headers: &[(&str, &str)]) -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_page_that_was_shown_is_one_view() -> Result<()> {
+async fn each_shown_page_is_one_view() -> Result<()> {
     let mut gateway = shipped().await?;
     let alice = [("x-user-id", "alice"), ("cookie", "weir_visitor=v1")];
     for n in 0..40 {
@@ -82,7 +82,7 @@ async fn each_page_that_was_shown_is_one_view() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn views_wait_for_an_origin_that_is_away_and_each_comes_once() -> Result<()> {
+async fn views_wait_during_origin_outage_and_each_arrives_once() -> Result<()> {
     let mut gateway = shipped().await?;
     gateway.origin.kill();
     for n in 0..40 {

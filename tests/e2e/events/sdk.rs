@@ -76,13 +76,13 @@ impl Visit {
 
 /// The snippet stays small, because a page waits for it.
 #[test]
-fn the_snippet_is_at_most_4_kb_as_it_is_shipped() {
+fn shipped_snippet_is_at_most_4_kb() {
     assert!(SDK.len() <= 4_096, "{} bytes", SDK.len());
     assert!(!SDK.contains("import ") && !SDK.contains("require("));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_sends_its_view_and_what_it_tracks() -> Result<()> {
+async fn page_sends_its_view_and_tracked_events() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/").await?;
     for n in 0..5 {
@@ -154,7 +154,7 @@ async fn a_page_sends_its_view_and_what_it_tracks() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_acknowledged_outlives_the_page_and_comes_once() -> Result<()> {
+async fn unacknowledged_events_outlive_the_page_and_arrive_once() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.gateway.origin.kill();
     visit.open("/").await?;
@@ -188,7 +188,7 @@ async fn what_was_not_acknowledged_outlives_the_page_and_comes_once() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_is_counted_and_told() -> Result<()> {
+async fn lost_events_are_counted_and_reported() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/").await?;
     visit.is_empty().await?;
@@ -253,7 +253,7 @@ async fn what_is_lost_is_counted_and_told() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_is_left_sends_a_beacon() -> Result<()> {
+async fn leaving_a_page_sends_a_beacon() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/").await?;
     visit.is_empty().await?;
@@ -272,7 +272,7 @@ async fn a_page_that_is_left_sends_a_beacon() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_may_agree_to_less_or_to_nothing() -> Result<()> {
+async fn visitor_can_give_partial_or_no_consent() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/?consent=anonymous").await?;
     visit.gateway.origin.holds(1).await?;

@@ -157,7 +157,7 @@ async fn put(stack: &Stack, path: &str, body: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_is_stored_once_and_seen_whoever_dies() -> Result<()> {
+async fn acknowledged_events_are_stored_once_and_shown_after_crashes() -> Result<()> {
     let mut shop = Shop::open("views").await?;
     for _ in 0..5 {
         shop.send_at_last().await?;

@@ -196,7 +196,7 @@ fn start(program: &Path, stack: &Stack, dir: &Path) -> Result<Process> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_behind_envoy_gateway() -> Result<()> {
+async fn sale_works_behind_envoy_gateway() -> Result<()> {
     let program = match envoy_gateway() {
         Ok(program) => program,
         Err(error) => {

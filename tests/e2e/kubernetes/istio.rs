@@ -199,7 +199,7 @@ fn routes(places: Places) -> Places {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_behind_a_gateway_of_istio() -> Result<()> {
+async fn sale_works_behind_an_istio_gateway() -> Result<()> {
     let Some(pilot) = pilot() else { return Ok(()) };
     let mut stack = Stack::builder().key_prefix("istio").start().await?;
     let manifest = routes(Places::of(&stack)?).put_into("istio.yaml")?;
@@ -209,7 +209,7 @@ async fn a_sale_behind_a_gateway_of_istio() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sale_behind_what_higress_has_of_istio() -> Result<()> {
+async fn sale_works_behind_the_istio_part_of_higress() -> Result<()> {
     let Some(pilot) = pilot() else { return Ok(()) };
     let mut stack = Stack::builder().key_prefix("higress").start().await?;
     let manifest = Places::of_json(&stack)?.put_into("higress.yaml")?;

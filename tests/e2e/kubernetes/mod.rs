@@ -176,7 +176,7 @@ impl Gateway {
 }
 
 #[test]
-fn what_istio_is_given_loads() -> Result<()> {
+fn istio_configuration_loads() -> Result<()> {
     let all = read("istio.yaml")?;
     let mut gateway = Gateway::new()?;
     gateway.with_internal_listeners()?;
@@ -196,7 +196,7 @@ fn what_istio_is_given_loads() -> Result<()> {
 }
 
 #[test]
-fn what_higress_is_given_loads() -> Result<()> {
+fn higress_configuration_loads() -> Result<()> {
     let all = read("higress.yaml")?;
     let mut gateway = Gateway::new()?;
     gateway.with_internal_listeners()?;
@@ -207,7 +207,7 @@ fn what_higress_is_given_loads() -> Result<()> {
 }
 
 #[test]
-fn what_envoy_gateway_is_given_loads() -> Result<()> {
+fn envoy_gateway_configuration_loads() -> Result<()> {
     let all = read("envoy-gateway.yaml")?;
     let mut gateway = Gateway::new()?;
     let proxy = of(&all, "EnvoyProxy").next().context("no EnvoyProxy")?;
@@ -229,7 +229,7 @@ fn what_envoy_gateway_is_given_loads() -> Result<()> {
 
 /// Higress is based on Istio and applies its `EnvoyFilter`.
 #[test]
-fn istioctl_finds_nothing_wrong_and_would() -> Result<()> {
+fn istioctl_accepts_shipped_files_and_rejects_a_wrong_one() -> Result<()> {
     let istioctl = match tools::Istioctl::find() {
         Ok(istioctl) => istioctl,
         Err(error) => {

@@ -13,7 +13,7 @@ use super::{SHIPPED, TARGET};
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_link_is_made_followed_and_counted() -> Result<()> {
+async fn link_is_created_followed_and_counted() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways.create(TARGET, json!({})).await?;
     for _ in 0..50 {
@@ -36,7 +36,7 @@ async fn a_link_is_made_followed_and_counted() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_is_seen_by_all_gateways() -> Result<()> {
+async fn link_edit_reaches_all_gateways() -> Result<()> {
     let setup = LinkSetup {
         gateways: 2,
         ..SHIPPED
@@ -163,7 +163,7 @@ async fn random_codes_reach_origin_at_limited_rate_without_slowdown() -> Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apps_rules_and_queries_are_followed() -> Result<()> {
+async fn links_follow_app_targets_rules_and_queries() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let fields = json!({ "pass_query": true, "status": 307, "rules": [
         { "languages": ["zh"], "target": "https://zh.example/" },
@@ -192,7 +192,7 @@ async fn apps_rules_and_queries_are_followed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_domains_own_pages_are_answered_as_soon_as_it_has_them() -> Result<()> {
+async fn custom_pages_of_a_domain_are_served_once_they_are_set() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let ended = json!({ "max_clicks": 1 });
     let ended = format!("/{}", gateways.create(TARGET, ended).await?);

@@ -18,7 +18,7 @@ const TURNS: usize = 7;
 /// A gateway's latency for a link that it loaded while Redis was down, compared with one that it loaded before.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
-async fn a_link_learnt_while_redis_is_down_beside_one_from_before() -> Result<()> {
+async fn speed_of_a_link_cached_during_redis_outage_is_measured() -> Result<()> {
     let setup = LinkSetup {
         workers: 1,
         ..SHIPPED

@@ -16,7 +16,7 @@ use super::{SHIPPED, TARGET};
 const CLICKS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_outlive_a_redis_that_has_lost_everything() -> Result<()> {
+async fn links_survive_loss_of_all_redis_data() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let hot = gateways.create(TARGET, json!({})).await?;
     let cold = gateways.create("https://cold.example/", json!({})).await?;
@@ -172,7 +172,7 @@ async fn link_from_origin_is_cached_during_redis_outage() -> Result<()> {
 
 /// The only click on a link, while Redis is paused for longer than the gateway waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_only_click_is_admitted_though_redis_is_late() -> Result<()> {
+async fn only_click_of_a_link_is_admitted_despite_slow_redis() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     for n in 0..10 {
         let code = gateways.create(TARGET, json!({ "max_clicks": 1 })).await?;
@@ -188,7 +188,7 @@ async fn the_only_click_is_admitted_though_redis_is_late() -> Result<()> {
 
 /// Redis pauses repeatedly while two gateways serve 200 clicks: exactly these are redirected.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> {
+async fn click_maximum_is_exact_despite_repeated_redis_stalls() -> Result<()> {
     const CLICKS: usize = 200;
     let setup = LinkSetup {
         gateways: 2,
@@ -240,7 +240,7 @@ async fn a_maximum_is_exact_though_redis_stalls_again_and_again() -> Result<()> 
 
 /// SQL has the used clicks, and restores them in Redis after a loss.
 #[tokio::test(flavor = "multi_thread")]
-async fn used_clicks_are_not_given_again_after_a_loss() -> Result<()> {
+async fn used_clicks_are_not_granted_again_after_redis_loss() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways.create(TARGET, json!({ "max_clicks": 20 })).await?;
     for _ in 0..12 {

@@ -16,7 +16,7 @@ async fn typed(gateways: &LinkGateways, path: &str, password: &str) -> Result<Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_leads_nobody_on_who_does_not_know_the_password() -> Result<()> {
+async fn visitor_without_the_password_is_not_redirected() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let code = gateways
         .create(TARGET, json!({ "password": "s3sam" }))

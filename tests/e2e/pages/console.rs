@@ -147,7 +147,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn console_says_why_redis_refuses() -> Result<()> {
+async fn console_shows_why_redis_refuses() -> Result<()> {
     let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
     let viewer = desk.key("viewer").await?;
     let browser = &desk.browser;

@@ -79,7 +79,7 @@ async fn three_orders(stack: &Stack) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_finds_orders_and_cancels_and_refunds_them() -> Result<()> {
+async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
     let shop = Shop::open("console-orders", "operator").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 8, 2).await?;
@@ -227,7 +227,7 @@ async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
+async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     let shop = Shop::open("console-stock", "operator").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 10, 2).await?;
@@ -374,7 +374,7 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_sees_what_gateways_answer() -> Result<()> {
+async fn operator_sees_gateway_responses() -> Result<()> {
     let shop = Shop::open("console-verdicts", "viewer").await?;
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 10, 1).await?;

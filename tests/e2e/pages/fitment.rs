@@ -51,7 +51,7 @@ impl ConsoleFixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<()> {
+async fn operator_sees_fitments_and_import_results() -> Result<()> {
     let desk = ConsoleFixture::with_fitment().await?;
     let browser = &desk.browser;
     let page = format!("{}/fitment/ui", desk.origin.admin_url());
@@ -110,7 +110,7 @@ async fn an_operator_sees_what_fits_what_and_what_became_of_imports() -> Result<
 
 /// The file of an import is in the folder of an origin that is permanently gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_gives_an_import_up() -> Result<()> {
+async fn operator_aborts_an_import() -> Result<()> {
     let desk = ConsoleFixture::with_fitment().await?;
     let url = format!("sqlite://{}", desk.origin.database().display());
     let insert = "INSERT INTO fitment_imports (kind, format, mode, file, state, size, position, line, records, errors, message, \

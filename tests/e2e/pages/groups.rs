@@ -33,7 +33,7 @@ impl ConsoleFixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_sees_groups_moves_one_and_mends_what_was_refused() -> Result<()> {
+async fn operator_sees_and_moves_groups_and_repairs_refused_events() -> Result<()> {
     let desk = ConsoleFixture::with_events().await?;
     let browser = &desk.browser;
     let sku = json!({"schema": {"type": "object", "required": ["sku"]}});

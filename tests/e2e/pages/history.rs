@@ -50,7 +50,7 @@ async fn view(redis: &RedisServer, views: &[ViewedProduct]) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_sees_deletes_and_clears_what_was_viewed() -> Result<()> {
+async fn user_sees_deletes_and_clears_viewed_products() -> Result<()> {
     let desk = ConsoleFixture::open(|options, _| {
         options.flags = vec!["--history".to_owned()];
         Ok(())

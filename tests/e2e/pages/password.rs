@@ -12,7 +12,7 @@ const TARGET: &str = "https://target.example/page";
 
 /// Browsers restrict redirects of a form by its page's policy, some of them including the final target.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_types_the_password_into_the_page() -> Result<()> {
+async fn visitor_enters_the_link_password_on_the_page() -> Result<()> {
     let gateways = LinkSetup {
         gateways: 1,
         workers: 1,

@@ -9,7 +9,7 @@ use super::config;
 const USERS: usize = 30;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_key_has_its_limit_on_whichever_node_it_is() -> Result<()> {
+async fn each_key_keeps_its_limit_on_any_cluster_node() -> Result<()> {
     let rule = r#"{ "name": "r", "store": "redis", "on_store_error": "closed", "key": ["user"],
         "limit": { "rate": 5, "per": "1h" } }"#;
     let patient = r#""redis": { "deadline_ms": 5000, "topology": "cluster" }"#;

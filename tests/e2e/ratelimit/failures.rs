@@ -152,7 +152,7 @@ async fn survives_fault(name: &str, fault: Fault) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replies_of_redis_that_come_late() -> Result<()> {
+async fn rate_limits_survive_late_redis_replies() -> Result<()> {
     survives_fault("late", Fault::Delay(LATE)).await
 }
 
@@ -167,7 +167,7 @@ async fn connections_to_redis_cut() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_killed_and_back() -> Result<()> {
+async fn rate_limits_survive_a_redis_restart() -> Result<()> {
     let mut limiters = limiters().await?;
     let begin = async |limiters: &mut Limiters| {
         limiters.redis()?.kill();

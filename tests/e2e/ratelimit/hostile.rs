@@ -45,7 +45,7 @@ async fn ask(limiters: &Limiters, path: &str, headers: &[(&str, &[u8])]) -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_sent_is_answered() -> Result<()> {
+async fn every_hostile_request_is_answered() -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 2,

@@ -77,7 +77,7 @@ async fn exact_burst_passes_and_the_rest_gets_a_retry_time() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_as_long_as_it_was_told_passes() -> Result<()> {
+async fn request_after_the_retry_time_passes() -> Result<()> {
     for algorithm in ["gcra", "sliding_window", "fixed_window"] {
         let rule = format!(
             r#"{{ "name": "r", "algorithm": "{algorithm}", "key": ["user"], "limit": {{ "rate": 2, "per": "4s" }} }}"#
@@ -123,7 +123,7 @@ async fn a_client_does_not_choose_its_address() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_trusted_proxies_the_address_that_they_saw_counts() -> Result<()> {
+async fn trusted_proxies_determine_the_counted_client_address() -> Result<()> {
     let rule = r#"{ "name": "client", "key": [{ "forwarded": { "trusted_hops": 1 } }],
         "limit": { "rate": 1, "per": "1h", "burst": 3 } }"#;
     let limiters = two_workers(&[rule]).await?;

@@ -20,7 +20,7 @@ async fn check(config: &str, redis: RedisPath, told: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_unknown_or_contradicts_itself_is_refused_by_its_path() -> Result<()> {
+async fn unknown_or_contradictory_setting_is_refused_with_its_path() -> Result<()> {
     let limit = r#""limit": { "rate": 5, "per": "1s" }"#;
     let rules = |rules: &[&str]| format!(r#"{{ "rules": [{}] }}"#, rules.join(", "));
     let rule = |fields: &str| rules(&[&format!(r#"{{ "name": "a", {limit}{fields} }}"#)]);

@@ -122,7 +122,7 @@ async fn new_rules_apply_on_all_gateways_and_usage_is_kept() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_document_is_refused_and_the_rules_of_before_stay() -> Result<()> {
+async fn invalid_document_is_refused_and_previous_rules_stay() -> Result<()> {
     let mut limiters = two_gateways().await?;
     let good = |burst| format!(r#"{{ "rules": [{}] }}"#, rules(burst).join(", "));
     set(&mut limiters, &good(4)).await?;

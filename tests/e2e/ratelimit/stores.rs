@@ -83,12 +83,12 @@ async fn all_checks(store: &str, redis: RedisPath) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_keep_their_promises_in_the_gateway() -> Result<()> {
+async fn rules_enforce_their_limits_in_the_gateway() -> Result<()> {
     all_checks("local", RedisPath::None).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rules_keep_their_promises_in_redis() -> Result<()> {
+async fn rules_enforce_their_limits_in_redis() -> Result<()> {
     all_checks("redis", RedisPath::Straight).await
 }
 

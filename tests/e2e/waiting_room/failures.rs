@@ -16,7 +16,7 @@ async fn positions(rooms: &Rooms, gateway: usize, people: &[Person]) -> Result<V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn positions_survive_gateway_death_and_an_empty_redis() -> Result<()> {
+async fn positions_survive_gateway_crash_and_loss_of_redis_data() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 2,

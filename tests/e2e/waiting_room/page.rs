@@ -43,7 +43,7 @@ async fn pictures(browser: &Browser, name: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> {
+async fn visitor_sees_queue_progress_and_enters_at_the_right_time() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 1,
@@ -87,7 +87,7 @@ async fn a_person_sees_where_it_goes_and_enters_when_it_is_time() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_javascript_the_page_comes_again_by_itself() -> Result<()> {
+async fn page_without_javascript_reloads_automatically() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 1,

@@ -37,7 +37,7 @@ async fn first_come_first_served_over_two_gateways() -> Result<()> {
 
 /// The cost of polls in Redis: only the gateways' periodic polls of the room.
 #[tokio::test(flavor = "multi_thread")]
-async fn polls_cost_redis_next_to_nothing() -> Result<()> {
+async fn polls_cause_almost_no_redis_calls() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 1,
@@ -72,7 +72,7 @@ async fn polls_cost_redis_next_to_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unused_position_passes_on_and_idle_session_ends() -> Result<()> {
+async fn unused_position_passes_to_the_next_and_idle_session_ends() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 1,
@@ -106,7 +106,7 @@ async fn unused_position_passes_on_and_idle_session_ends() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pass_that_is_forged_or_changed_is_worth_nothing() -> Result<()> {
+async fn forged_or_changed_pass_is_rejected() -> Result<()> {
     let setup = RoomSetup {
         gateways: 1,
         workers: 1,
@@ -190,7 +190,7 @@ async fn set(rooms: &Rooms, setting: Setting) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_operators_change_counts_at_all_gateways_within_a_look() -> Result<()> {
+async fn operator_changes_reach_all_gateways_within_one_poll() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 2,

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_means_the_same_numbers_for_ever() {
+    fn seed_always_gives_the_same_numbers() {
         let mut rng = Rng::new(7, 0);
         let first: Vec<u64> = (0..3).map(|_| rng.next()).collect();
         let mut again = Rng::new(7, 0);

@@ -78,7 +78,7 @@ impl Scenario {
 /// The origin's server cannot read the request of user 0, who holds the only unit and does not return. User 1 gets it a
 /// moment later.
 #[test]
-fn c1_claim_refused_unread_by_origin_is_free_for_the_next() {
+fn c1_claim_refused_unread_by_origin_is_free_for_the_next_user() {
     let fate = OriginFate::RefuseUnread;
     let once = |at_ms, user| Client {
         retries: 0,
@@ -146,7 +146,7 @@ fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
 
 /// Redis has lost everything, and rebuilt shards begin without units: buyers must not get "sold out" meanwhile.
 #[test]
-fn c4_while_redis_is_rebuilt_nobody_hears_sold_out() {
+fn c4_redis_rebuild_returns_no_sold_out() {
     let lost = Fault::RestartRedis {
         back_ms: None,
         for_ms: 1,
@@ -183,13 +183,13 @@ fn cancelled_in_sql_alone() -> Scenario {
 }
 
 #[test]
-fn c5_a_unit_that_is_freed_in_sql_alone_is_sold() {
+fn c5_unit_released_only_in_sql_is_sold() {
     let what = cancelled_in_sql_alone().needs(Mutation::SqlChangeIgnored);
     assert!(what.contains("units are missing in Redis"), "{what}");
 }
 
 #[test]
-fn c6_a_user_whose_cancellation_redis_forgot_may_buy_again() {
+fn c6_user_whose_cancellation_redis_lost_can_buy_again() {
     let what = cancelled_in_sql_alone().needs(Mutation::OrdersNotVerified);
     assert!(what.contains("heard cap_reached"), "{what}");
 }
@@ -208,7 +208,7 @@ fn lists_lost(setting: Setting, clients: impl Iterator<Item = Client>) -> Scenar
 }
 
 #[test]
-fn c6_a_blocked_user_holds_nothing_though_redis_forgot_the_list() {
+fn c6_blocked_user_holds_nothing_after_redis_loses_the_list() {
     let setting = Setting {
         is_first_user_blocked: true,
         ..SETTING
@@ -232,7 +232,7 @@ fn c6_reserved_user_gets_no_other_answer_after_redis_loses_list() {
 
 /// An order of another sale waits permanently for Redis, but this sale is still repaired.
 #[test]
-fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
+fn c8_order_that_redis_cannot_apply_delays_no_other_sale() {
     let lost = Fault::RestartRedis {
         back_ms: Some(300),
         for_ms: 1,
@@ -251,7 +251,7 @@ fn c8_an_order_that_redis_cannot_follow_holds_up_no_other_sale() {
 
 /// Redis evicts the claims of a shard or their deadlines while a claim is open: its unit returns.
 #[test]
-fn c11_a_key_that_was_evicted_ties_no_unit_up() {
+fn c11_evicted_key_locks_no_unit() {
     let away = Fault::KillOrigin {
         origin: 0,
         for_ms: 1_500,
@@ -274,7 +274,7 @@ fn c11_a_key_that_was_evicted_ties_no_unit_up() {
 /// A claim is granted while the origin is down, and its user retries until the breaker opens, by a clock that is a
 /// minute ahead. Then the clock is corrected.
 #[test]
-fn c7_a_clock_that_is_set_back_does_not_keep_a_breaker_open() {
+fn c7_clock_set_back_does_not_keep_a_breaker_open() {
     let setting = Setting {
         total: 1,
         gateways: 1,
@@ -349,7 +349,7 @@ fn s2_concurrent_rebuilds_do_not_erase_each_other() {
 
 /// SQL loses the order of user 0, and user 5 pays before the check: the number of changes is the same as before.
 #[test]
-fn lost_order_is_noticed_though_a_payment_took_its_place() {
+fn lost_order_is_detected_despite_a_replacing_payment() {
     let failover = Fault::FailOverSql {
         behind_ms: 596,
         restores: true,

@@ -44,7 +44,7 @@ fn has_seen(stats: &Stats, faults: usize, answers: &[&str]) {
 }
 
 #[test]
-fn every_sale_sells_exactly_its_stock_whatever_breaks() {
+fn every_sale_sells_exactly_its_stock_under_any_fault() {
     let stats = run::<Sales>(2_000);
     assert!(stats.done["orders"] > 6_000, "{stats:?}");
     assert!(stats.done["units repaired"] > 100, "{stats:?}");
@@ -70,14 +70,14 @@ fn every_sale_sells_exactly_its_stock_whatever_breaks() {
 }
 
 #[test]
-fn every_limit_lets_pass_what_it_says_whatever_breaks() {
+fn every_limit_admits_its_configured_number_under_any_fault() {
     let stats = run::<Limits>(1_000);
     assert!(stats.done["passed"] > 20_000, "{stats:?}");
     has_seen(&stats, 12, &["passed", "refused", "unavailable", "nothing"]);
 }
 
 #[test]
-fn every_link_leads_where_it_should_whatever_breaks() {
+fn every_link_redirects_to_its_target_under_any_fault() {
     let stats = run::<Links>(1_000);
     assert!(stats.done["clicks led on"] > 20_000, "{stats:?}");
     assert!(stats.done["clicks of limited links"] > 5_000, "{stats:?}");
@@ -86,7 +86,7 @@ fn every_link_leads_where_it_should_whatever_breaks() {
 }
 
 #[test]
-fn every_queue_keeps_its_order_and_its_limits_whatever_breaks() {
+fn every_queue_keeps_order_and_limits_under_any_fault() {
     let stats = run::<Rooms>(1_000);
     assert!(stats.done["entered"] > 5_000, "{stats:?}");
     let answers = ["entered", "waiting", "hold", "unplaced", "nothing"];
@@ -102,7 +102,7 @@ fn is_deterministic<S: Schedule>() {
 }
 
 #[test]
-fn a_seed_gives_the_same_run_every_time() {
+fn seed_gives_the_same_run_every_time() {
     is_deterministic::<Sales>();
     is_deterministic::<Limits>();
     is_deterministic::<Links>();

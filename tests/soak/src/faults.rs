@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_kind_comes_before_repeats_and_kills_come_early() {
+    fn each_fault_kind_occurs_before_repeats_and_kills_occur_early() {
         let faults = Fault::schedule(60, 7);
         assert_eq!(faults.len(), 60);
         assert_eq!(faults, Fault::schedule(60, 7));

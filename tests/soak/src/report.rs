@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_or_a_missing_unit_is_not_good() {
+    fn leak_or_missing_unit_fails_the_report() {
         assert!(report((0..8).map(|_| period(50, None))).is_good());
         let leaks = report((0..8).map(|minute| period(50 + 5 * minute, None)));
         assert!(!leaks.is_good());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_the_first_half_is_a_warm_up() {
+    fn growth_in_the_first_half_counts_as_warm_up() {
         let warms = (0..8).map(|minute| period(50 + 5 * minute.min(3), None));
         assert!(report(warms).is_good());
     }

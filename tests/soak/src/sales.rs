@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_too_few_or_too_many_is_not_whole() {
+    fn missing_or_extra_unit_fails_the_sale_check() {
         let whole = StockBalance {
             total: TOTAL,
             orders: 0,

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processs_memory_is_read() {
+    fn memory_of_a_process_is_read() {
         let bytes = memory_bytes(std::process::id()).unwrap();
         assert!(bytes > 100_000, "{bytes}");
     }

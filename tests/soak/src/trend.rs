@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leak_is_a_trend() {
+    fn leak_is_detected_as_a_trend() {
         let leak: Vec<f64> = (0..30).map(|minute| 50.0 + f64::from(minute)).collect();
         let trend = Trend::of(&leak);
         assert!((trend.growth - 29.0).abs() < 1e-9, "{trend:?}");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_a_step_that_goes_back_and_a_fall_are_none() {
+    fn noise_reverted_step_and_fall_are_not_a_trend() {
         let noise = |minute: u32| 50.0 + f64::from(minute % 3);
         let mut samples: Vec<f64> = (0..30).map(noise).collect();
         samples[29] = 500.0;

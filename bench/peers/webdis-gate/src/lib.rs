@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_one_segment_whatever_it_holds() {
+    fn argument_is_percent_encoded_into_one_path_segment() {
         let mut path = String::new();
         push_encoded(&mut path, b"weir:{open:0}:a/b.c \xff");
         assert_eq!(path, "weir%3A%7Bopen%3A0%7D%3Aa%2Fb%2Ec%20%FF");

@@ -37,7 +37,7 @@ fn opened(now_ms: u64) -> Breaker {
 }
 
 #[test]
-fn it_opens_on_enough_failures_of_enough_requests() {
+fn breaker_opens_at_failure_percentage_of_enough_requests() {
     let mut breaker = Breaker::new(SETTINGS);
     for outcome in [Outcome::Failure, Outcome::Failure, Outcome::Success] {
         once(&mut breaker, 10, outcome);
@@ -66,7 +66,7 @@ fn once_if_wanted(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) -> bool 
 }
 
 #[test]
-fn one_outcome_in_eight_is_wanted_while_all_is_well() {
+fn one_outcome_in_eight_is_sampled_without_failures() {
     let mut breaker = Breaker::new(SETTINGS);
     let mut wanted = |outcome, count: u32| {
         let is_wanted = |_: &u32| once_if_wanted(&mut breaker, 10, outcome);
@@ -95,7 +95,7 @@ fn probe_outcomes_count_only_in_their_own_round() {
 }
 
 #[test]
-fn failures_keep_their_share_though_not_all_are_asked_for() {
+fn sampled_outcomes_preserve_the_failure_percentage() {
     let mut breaker = Breaker::new(SETTINGS);
     for _ in 0..4 + 80 {
         once_if_wanted(&mut breaker, 10, Outcome::Success);
@@ -127,7 +127,7 @@ fn old_failures_are_forgotten() {
 }
 
 #[test]
-fn it_tells_how_long_it_stays_open_and_then_lets_a_few_try() {
+fn open_breaker_returns_retry_time_and_then_permits_probes() {
     let mut breaker = opened(5_000);
     assert_eq!(breaker.permit(5_000), refused(1_000));
     assert_eq!(breaker.permit(5_999), refused(1));
@@ -142,7 +142,7 @@ fn it_tells_how_long_it_stays_open_and_then_lets_a_few_try() {
 }
 
 #[test]
-fn one_failed_probe_opens_it_again() {
+fn one_failed_probe_reopens_the_breaker() {
     let mut breaker = opened(0);
     let probes = [passed(&mut breaker, 1_000), passed(&mut breaker, 1_000)];
     breaker.record(1_010, probes[0], Outcome::Failure);
@@ -152,7 +152,7 @@ fn one_failed_probe_opens_it_again() {
 }
 
 #[test]
-fn probes_without_an_outcome_make_way_for_others() {
+fn probes_without_outcome_are_replaced_after_the_open_time() {
     let mut breaker = opened(0);
     let lost = [passed(&mut breaker, 1_000), passed(&mut breaker, 1_000)];
     assert_eq!(breaker.permit(1_999), refused(1));
@@ -167,7 +167,7 @@ fn probes_without_an_outcome_make_way_for_others() {
 }
 
 #[test]
-fn what_passed_before_it_opened_says_nothing_of_after() {
+fn outcomes_of_requests_before_opening_are_ignored_afterwards() {
     let mut breaker = Breaker::new(SETTINGS);
     let slow: Vec<Pass> = (0..9).map(|_| passed(&mut breaker, 0)).collect();
     for _ in 0..4 {
@@ -187,7 +187,7 @@ fn what_passed_before_it_opened_says_nothing_of_after() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_keeps_nobody_out_for_longer() {
+fn clock_set_back_does_not_extend_the_open_time() {
     let mut breaker = opened(u64::MAX);
     assert_eq!(breaker.permit(7_000), refused(1_000));
     assert_eq!(breaker.permit(7_400), refused(600));
@@ -197,7 +197,7 @@ fn a_clock_that_is_set_back_keeps_nobody_out_for_longer() {
 }
 
 #[test]
-fn senseless_settings_count_as_the_nearest_that_make_sense() {
+fn invalid_breaker_settings_are_clamped_to_valid_values() {
     let mut breaker = Breaker::new(Settings {
         window_ms: 0,
         min_requests: 0,
@@ -214,7 +214,7 @@ fn senseless_settings_count_as_the_nearest_that_make_sense() {
 }
 
 #[test]
-fn each_state_has_its_word_in_metrics() {
+fn each_breaker_state_has_a_metric_label() {
     assert_eq!(
         State::ALL.map(State::label),
         ["closed", "open", "half_open"]
@@ -296,7 +296,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Sampling delays the opening by at most the seven skipped requests.
     #[test]
-    fn all_that_fails_is_found_no_later_for_it(before in 0..500_u32) {
+    fn sampling_delays_opening_by_at_most_seven_requests(before in 0..500_u32) {
         let failures_until_open = |once: fn(&mut Breaker, u64, Outcome) -> bool| {
             let mut breaker = Breaker::new(SETTINGS);
             for _ in 0..before {
@@ -319,7 +319,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn it_does_what_the_list_of_all_that_happened_says(
+    fn breaker_agrees_with_a_full_history_model(
         steps in prop::collection::vec(step(), 0..300),
         window_ms in 1..1_500_u64, min_requests in 1..8_u32, failure_percent in 1..=100_u32,
         open_ms in 0..900_u64, probes in 1..4_u32, start_ms in 0..u64::from(u32::MAX),
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn no_clock_panics_it_or_keeps_it_open_for_good(
+    fn arbitrary_clock_never_panics_or_keeps_the_breaker_open(
         times in prop::collection::vec((any::<u64>(), any::<bool>()), 0..200),
     ) {
         let mut breaker = Breaker::new(SETTINGS);

@@ -161,7 +161,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_document_reads_as_it_was_written() {
+    fn feed_document_round_trips() {
         let ring = ring(&[("e1", 1)]);
         let text = sealed(&ring);
         assert!(text.starts_with("weir-feed;v1;e1;"), "{text}");
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_secret_changes_while_edges_read() {
+    fn feed_secret_is_rotated_while_edges_read() {
         let (old, new) = (ring(&[("e0", 1)]), ring(&[("e1", 2)]));
         let both = ring(&[("e1", 2), ("e0", 1)]);
         for signer in [&old, &new, &both] {
@@ -185,7 +185,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_document_passes_for_one_of_another_feed() {
+    fn document_of_another_feed_or_purpose_is_refused() {
         let ring = ring(&[("e1", 1)]);
         let refused = open::<OtherContent>(&ring, sealed(&ring).as_bytes());
         assert_eq!(refused, Err(DocumentError::Kind("text".into())));
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_true_counts_for_a_while_and_the_future_never() {
+    fn feed_is_current_until_its_age_limit_and_not_from_the_future() {
         for (now_ms, is) in [(1_000, true), (1_500, true), (1_501, false), (0, true)] {
             assert_eq!(is_current(1_000, 500, now_ms), is, "{now_ms}");
         }
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     proptest! {
         /// Every change of a byte invalidates the document.
         #[test]
-        fn no_other_text_is_signed(at in 0_usize..200, byte: u8) {
+        fn changed_or_truncated_document_is_refused(at in 0_usize..200, byte: u8) {
             let ring = ring(&[("e1", 1)]);
             let text = sealed(&ring).into_bytes();
             let at = at % text.len();
@@ -235,7 +235,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_read() {
+    fn oversized_feed_document_is_refused() {
         let long = vec![b'a'; LEN_MAX + 1];
         let refused = open::<Text>(&ring(&[("e1", 1)]), &long);
         assert_eq!(refused, Err(DocumentError::TooLong));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_read() {
+    fn every_resp_type_is_decoded() {
         check(b"+OK\r\n", Ok(Value::Simple(b"OK".to_vec())));
         check(b"-ERR no\r\n", Ok(Value::Error(b"ERR no".to_vec())));
         check(b":-2\r\n", Ok(Value::Integer(-2)));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_resp_is_refused_with_its_reason() {
+    fn invalid_resp_is_refused_with_its_reason() {
         let bad = |input: &[u8], reason| check(input, Err(DecodeError::Malformed(reason)));
         bad(b"HTTP/1.1 200 OK\r\n", Malformed::Type(b'H'));
         bad(b":+1\r\n", Malformed::Number);
@@ -174,19 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_length_alone_allocates_nothing() {
+    fn announced_length_without_data_allocates_nothing() {
         check(b"$536870912\r\n", Err(DecodeError::Incomplete));
         check(b"*1048576\r\n", Err(DecodeError::Incomplete));
     }
 
     #[test]
-    fn what_follows_a_value_is_left_alone() {
+    fn bytes_after_a_value_are_not_consumed() {
         assert_eq!(decode(b":1\r\n:2\r\n"), Ok((Value::Integer(1), 4)));
     }
 
     proptest! {
         #[test]
-        fn no_input_panics(input in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_input_never_panics_the_decoder(input in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(&input);
         }
     }

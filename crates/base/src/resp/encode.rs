@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_command_reads_back_as_an_array_of_its_arguments(
+        fn encoded_command_decodes_as_array_of_its_arguments(
             arguments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..9),
         ) {
             let mut out = Vec::new();
@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn arguments_in_one_piece_are_the_same_arguments(
+        fn arguments_in_one_buffer_equal_the_original_arguments(
             arguments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..9),
             cut in any::<prop::sample::Index>(),
             number: u64,

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_counted_wherever_they_are_cut() {
+    fn replies_are_counted_when_split_at_any_byte() {
         let whole = frames(Direction::Replies, &[REPLIES]);
         assert_eq!(whole, Ok((9, true)));
         for cut in 0..REPLIES.len() {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_at_the_limit_and_reads_no_byte_further() {
+    fn framer_stops_at_the_limit_without_reading_further() {
         let mut framer = Framer::new(Direction::Replies);
         let first = framer.advance(b":1\r\n:2\r\n:3\r\n", 2);
         assert_eq!(first, Ok(Progress { used: 8, frames: 2 }));
@@ -378,7 +378,7 @@ mod tests {
         /// For arbitrary bytes: the decoder accepts each frame that the framer ends, with the same length. It accepts
         /// no input that the framer rejects.
         #[test]
-        fn they_agree_on_garbage_too(input in prop::collection::vec(prop::sample::select(b"*$:+-012\r\nx".to_vec()), 0..40)) {
+        fn framer_and_decoder_agree_on_garbage(input in prop::collection::vec(prop::sample::select(b"*$:+-012\r\nx".to_vec()), 0..40)) {
             let mut framer = Framer::new(Direction::Replies);
             match (framer.advance(&input, 1), decode(&input)) {
                 (Ok(Progress { used, frames: 1 }), Ok((_, length))) => prop_assert_eq!(used, length),
@@ -390,7 +390,7 @@ mod tests {
 
         /// The framer has a separate path for bulk strings that are complete in the input.
         #[test]
-        fn it_does_not_matter_how_the_input_is_cut(
+        fn framing_is_independent_of_input_splits(
             input in prop::collection::vec(prop::sample::select(b"**$$+-0123\r\n\r\nx".to_vec()), 0..40),
             repaired in any::<bool>(),
         ) {

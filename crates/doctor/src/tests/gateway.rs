@@ -21,7 +21,7 @@ fn one(file: &str, check: &str, edit: Edit) {
 }
 
 #[test]
-fn filters_and_their_configurations() {
+fn invalid_filters_and_configurations_are_findings() {
     one("weir.yaml", "filters", |tree| {
         drop_named(tree, &format!("{MANAGER}/http_filters"), GATE);
     });
@@ -72,7 +72,7 @@ fn filters_and_their_configurations() {
 }
 
 #[test]
-fn struct_where_a_text_belongs_is_a_finding() {
+fn struct_in_place_of_a_string_is_a_finding() {
     one("weir.yaml", "configuration", |tree| {
         let value = at(
             named(tree, GATE),
@@ -83,7 +83,7 @@ fn struct_where_a_text_belongs_is_a_finding() {
 }
 
 #[test]
-fn filter_that_is_there_twice_is_a_finding() {
+fn duplicate_filter_is_a_finding() {
     let double = |tree: &mut Value, name: &str| {
         let again = named(tree, name).clone();
         let filters = at(tree, &format!("{MANAGER}/http_filters"));
@@ -209,7 +209,7 @@ fn redis_upstream_is_checked() {
 }
 
 #[test]
-fn a_limiter_has_its_topology_too() {
+fn limiter_topology_is_compared_with_redis() {
     // The topology of Redis is only compared with the gate's.
     one("ratelimit-redis.yaml", "topology", |tree| {
         edit_settings(tree, "weir.ratelimit", |json| {

@@ -11,7 +11,7 @@ fn with(file: &str, edit: impl FnOnce(&mut OriginFacts)) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_origin_has_what_filters_ask_for() {
+fn origin_without_features_used_by_filters_is_a_finding() {
     assert_eq!(
         with("shortlink.yaml", |facts| facts.has_links = false),
         ["origin-without"]
@@ -44,7 +44,7 @@ fn the_origin_has_what_filters_ask_for() {
 }
 
 #[test]
-fn a_limiter_needs_no_origin() {
+fn rate_limiter_needs_no_origin() {
     for file in ["ratelimit.yaml", "ratelimit-redis.yaml"] {
         let other = |facts: &mut OriginFacts| {
             *facts = OriginFacts::default();
@@ -57,7 +57,7 @@ fn a_limiter_needs_no_origin() {
 }
 
 #[test]
-fn its_claim_secret_is_the_gates() {
+fn origin_claim_keys_must_match_the_gate() {
     let with_keys = |keys| with("weir.yaml", |facts| facts.claim_keys = keys);
     assert_eq!(with_keys(None), ["claim-secret"]);
     assert_eq!(with_keys(Some(vec![key("k2", SECRET)])), ["claim-key-id"]);
@@ -87,7 +87,7 @@ fn different_secrets_show_their_fingerprints() {
 }
 
 #[test]
-fn the_gateway_has_its_variables() {
+fn missing_gateway_secret_variable_is_a_finding() {
     for name in ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"] {
         let mut variables = environment();
         variables.variables.remove(name);
@@ -110,7 +110,7 @@ fn misspelt_variable_of_the_gateway_is_a_finding() {
 }
 
 #[test]
-fn a_file_of_variables_is_read_as_others_read_it() {
+fn env_file_is_parsed_like_other_tools_do() {
     let text = "# a comment\n\nA=1\nexport B=\"two words\"\nC='x=y'\n D = 4 \n";
     let read = GatewayEnvironment::read(text, "file").unwrap();
     let value = |name: &str| read.variables[name].as_str();

@@ -94,7 +94,7 @@ fn redis_that_will_fail_soon_is_a_finding() {
 }
 
 #[test]
-fn question_that_redis_refuses_is_a_warning() {
+fn redis_query_that_is_refused_is_a_warning() {
     let untold = |redis: &mut RedisFacts| {
         redis.maxmemory = None;
         redis.untold = vec![RefusedQuery {
@@ -107,7 +107,7 @@ fn question_that_redis_refuses_is_a_warning() {
 }
 
 #[test]
-fn short_lists_matter_to_histories_alone() {
+fn short_listpack_limit_is_a_finding_only_with_history() {
     let mut facts = redis();
     facts.zset_max_listpack_entries = Some(128);
     let facts = [facts];
@@ -163,7 +163,7 @@ fn certificate_without_the_expected_name_is_a_finding() {
 }
 
 #[test]
-fn logins_of_bridges_are_known_with_the_gateways_variables() {
+fn bridge_logins_are_resolved_from_gateway_variables() {
     let mut tree = shipped("weir.yaml");
     assert_eq!(
         redis_logins(&Envoy::from_tree(tree.clone()).unwrap(), &environment()),

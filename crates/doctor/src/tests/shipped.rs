@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn every_complete_file_is_right() {
+fn complete_shipped_files_have_no_findings() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -27,7 +27,7 @@ fn every_complete_file_is_right() {
 }
 
 #[test]
-fn reads_may_have_a_cluster_of_their_own_at_the_same_servers() {
+fn separate_read_cluster_at_same_servers_is_valid() {
     let mut tree = shipped("isolated-sale.yaml");
     assert_eq!(checks(tree.clone()), [""; 0]);
     let clusters = at(&mut tree, CLUSTERS).as_array_mut().unwrap();
@@ -57,7 +57,7 @@ fn with_filters_in_front(snippets: &[&str]) -> Value {
 }
 
 #[test]
-fn filters_in_front_of_the_gate_are_right() {
+fn filters_before_the_gate_have_no_findings() {
     let mut tree = with_filters_in_front(&["snippets/jwt.yaml"]);
     assert_eq!(checks(tree.take()), [""; 0]);
     let mut tree = with_filters_in_front(&["snippets/history-limits.yaml", "snippets/jwt.yaml"]);
@@ -97,7 +97,7 @@ fn with_redis_of(snippet: &str) -> Value {
 }
 
 #[test]
-fn redis_with_tls_and_a_password_is_right() {
+fn redis_with_tls_and_password_has_no_findings() {
     let mut facts = origin();
     facts.has_redis_password = true;
     let findings = found(
@@ -110,7 +110,7 @@ fn redis_with_tls_and_a_password_is_right() {
 }
 
 #[test]
-fn a_redis_cluster_is_right_with_its_topology_and_wrong_without() {
+fn redis_cluster_needs_the_cluster_topology() {
     let (mut facts, mut node) = (origin(), redis());
     facts.redis_addresses = vec!["127.0.0.1:7001".into(), "127.0.0.1:7002".into()];
     node.is_cluster = Some(true);
@@ -164,7 +164,7 @@ fn resources_dump(mut bootstrap: Value, resources: &Value) -> Value {
 }
 
 #[test]
-fn what_came_over_the_network_is_examined_in_a_dump() {
+fn dynamic_configuration_in_a_dump_is_examined() {
     let mut tree = shipped("weir.yaml");
     assert_eq!(checks(dump(&tree)), [""; 0]);
     let mut routes_apart = dump(&tree);
@@ -178,7 +178,7 @@ fn what_came_over_the_network_is_examined_in_a_dump() {
 }
 
 #[test]
-fn both_spellings_of_fields_are_read() {
+fn snake_case_and_camel_case_fields_are_read() {
     let camel = |tree: &Value| {
         let text = tree.to_string();
         let names = [
@@ -247,7 +247,7 @@ fn mappers<'a>(value: &'a Value, found: &mut Vec<&'a Vec<Value>>) {
 }
 
 #[test]
-fn envoys_own_pages_are_those_of_the_filters() {
+fn envoy_local_reply_pages_match_the_filter_pages() {
     let mut files = 0;
     for folder in ["", "kubernetes/"] {
         let shipped = format!("{}/../../envoy/{folder}", env!("CARGO_MANIFEST_DIR"));
@@ -274,7 +274,7 @@ fn envoys_own_pages_are_those_of_the_filters() {
 
 /// The labels in the shipped files are exactly those that the checks require.
 #[test]
-fn the_labels_are_those_of_the_shipped_files() {
+fn filter_labels_match_the_shipped_stats_tags() {
     for filter in FILTERS {
         let file = filter.envoy_file;
         let tree = shipped(file);

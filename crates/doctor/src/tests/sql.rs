@@ -92,7 +92,7 @@ fn paused_sales_are_found_with_their_lost_orders() {
 }
 
 #[test]
-fn sql_that_does_not_answer_is_one_finding() {
+fn unresponsive_sql_is_one_finding() {
     let facts = SqlFacts {
         away: Some("refused".into()),
         ..right()

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn unlimited_link_leaves_with_its_clicks_and_disabled_one_stays() {
+    fn unlimited_link_is_removed_and_disabled_link_is_kept() {
         let clicks = keys().clicks();
         let unlink = command(&[b"UNLINK", &clicks]);
         let mut held = link(0);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn record_begins_with_life_and_limit() {
+    fn link_record_begins_with_expiry_and_click_limit() {
         assert_eq!(numbers("5 7 {}"), Some((5, 7)));
         let great = "99999999999999999999999 0 {}";
         assert_eq!(numbers(great), Some((WHOLE_MAX, 0)));

@@ -56,7 +56,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_key_tells_what_is_held() {
+    fn object_kind_is_derived_from_its_key() {
         let held = |key: &[u8]| EdgeObject::new(key).unwrap();
         assert!(matches!(held(b"weir:{s:0}:stock"), EdgeObject::Shard(_)));
         assert!(matches!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_refuses_commands_to_the_other_kind() {
+    fn object_refuses_commands_for_another_kind() {
         let mut link = EdgeObject::new(b"weir:link:{d/abc}").unwrap();
         let to_shard = ObjectCommands::Shard(vec![ShardCommand::Epoch]);
         assert_eq!(link.run(&to_shard, 1), Err(UnexpectedCommand));

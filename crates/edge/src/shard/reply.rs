@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_claims_read_as_they_were_meant() {
+    fn claim_replies_round_trip() {
         let replies = [
             ClaimReply::Granted(held(0)),
             ClaimReply::GrantedAgain(held(3)),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_units_read_as_they_were_meant() {
+    fn stock_unit_replies_round_trip() {
         let transfer = Transfer { id: 5, units: 2 };
         for reply in [
             LendReply::Lent(transfer),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_about_overdue_claims_read_as_they_were_meant() {
+    fn overdue_claim_replies_round_trip() {
         let claims = [Overdue {
             user: UserId::new("u;1").unwrap(),
             held: held(0),

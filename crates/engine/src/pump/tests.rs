@@ -192,7 +192,7 @@ fn streams(completed: &[CompletedBatch<u32>]) -> Vec<Option<u32>> {
 }
 
 #[test]
-fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
+fn requests_of_one_turn_are_sent_in_one_call_with_one_wake_up() {
     let mut bench = Bench::new(SETTINGS);
     (0..10).for_each(|n| bench.enqueue(n, n, 0).unwrap());
     assert_eq!(bench.wakes, 1);
@@ -209,7 +209,7 @@ fn what_arrives_in_one_turn_goes_in_one_call_after_one_wake_up() {
 }
 
 #[test]
-fn batches_are_bounded_and_the_rest_follows_on_completion() {
+fn batches_are_bounded_and_remainder_is_sent_on_completion() {
     let mut bench = Bench::new(SETTINGS);
     bench.enqueue_all(0..200, 0);
     bench.turn(0);
@@ -264,7 +264,7 @@ fn second_to_fourth_batches_start_at_growing_sizes() {
 }
 
 #[test]
-fn where_little_is_under_way_a_batch_takes_no_turn() {
+fn batch_is_sent_at_once_with_few_requests_in_flight() {
     let mut bench = Bench::warm();
     bench.enqueue(0, 0, 1).unwrap();
     assert_eq!((bench.sent.len(), bench.wakes), (1, 0), "alone");
@@ -285,7 +285,7 @@ fn where_little_is_under_way_a_batch_takes_no_turn() {
 }
 
 #[test]
-fn whoever_was_answered_together_asks_again_in_one_batch() {
+fn requests_after_a_large_batch_are_batched_again() {
     let mut bench = Bench::warm();
     bench.enqueue_unowned(0, 1);
     bench.enqueue_all(1..9, 1);
@@ -304,7 +304,7 @@ fn whoever_was_answered_together_asks_again_in_one_batch() {
 }
 
 #[test]
-fn a_batch_of_four_is_few_and_one_of_five_is_many() {
+fn request_is_immediate_after_batch_of_four_but_not_of_five() {
     for (len, goes_at_once) in [(4, true), (5, false)] {
         let mut bench = Bench::warm();
         bench.enqueue_unowned(0, 1);
@@ -317,7 +317,7 @@ fn a_batch_of_four_is_few_and_one_of_five_is_many() {
 }
 
 #[test]
-fn what_goes_without_a_stream_waits_for_a_turn() {
+fn request_without_a_stream_waits_for_a_turn() {
     let mut bench = Bench::warm();
     bench.enqueue_unowned(0, 1);
     bench.enqueue(1, 0, 1).unwrap();
@@ -325,7 +325,7 @@ fn what_goes_without_a_stream_waits_for_a_turn() {
 }
 
 #[test]
-fn what_cannot_go_at_once_waits_for_a_turn_and_is_in_order() {
+fn delayed_requests_wait_for_a_turn_in_order() {
     let mut bench = Bench::warm();
     bench.enqueue(0, 0, 1).unwrap();
     bench.is_ready = false;
@@ -344,7 +344,7 @@ fn what_cannot_go_at_once_waits_for_a_turn_and_is_in_order() {
 }
 
 #[test]
-fn a_full_pump_turns_away_but_never_what_must_be_given_back() {
+fn full_pump_refuses_requests_but_accepts_unowned_ones() {
     let mut bench = Bench::new(Settings {
         waiting_max: 1,
         ..SETTINGS
@@ -375,7 +375,7 @@ fn calls_never_exceed_a_deadline_after_clock_goes_back() {
 }
 
 #[test]
-fn an_unknown_script_is_sent_again_spelled_out_once() {
+fn unknown_script_is_retried_once_with_its_source() {
     let mut bench = Bench::new(SETTINGS);
     (0..3).for_each(|n| bench.enqueue(n, n, 0).unwrap());
     bench.turn(0);
@@ -446,7 +446,7 @@ fn closed_stream_is_dropped_if_waiting_and_forgotten_if_sent() {
 }
 
 #[test]
-fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
+fn pump_ignores_calls_of_other_owners() {
     let mut bench = Bench::new(SETTINGS);
     assert_eq!(bench.reply_with(BatchId(9), ok, 0), None);
     assert!(!bench.pump.not_sent(BatchId(9), &mut bench.effects));
@@ -459,7 +459,7 @@ fn a_call_that_is_not_the_pumps_is_left_to_its_owner() {
 }
 
 #[test]
-fn the_jobs_of_one_stream_are_taken_together_or_not_at_all() {
+fn jobs_of_one_stream_are_accepted_all_or_none() {
     let mut bench = Bench::new(Settings {
         waiting_max: 2,
         ..SETTINGS
@@ -479,7 +479,7 @@ fn the_jobs_of_one_stream_are_taken_together_or_not_at_all() {
 }
 
 #[test]
-fn a_pump_calls_its_own_redis() {
+fn pump_calls_its_configured_redis() {
     let mut bench = Bench::new(SETTINGS);
     bench.pump = bench.pump.with_redis(RedisId(3));
     bench.pump.enqueue(1, 1, 0, &mut bench.effects).unwrap();
@@ -490,7 +490,7 @@ fn a_pump_calls_its_own_redis() {
 }
 
 #[test]
-fn whoever_asks_again_waits_even_where_no_place_is_left() {
+fn retried_request_is_queued_even_in_a_full_pump() {
     let mut bench = Bench::new(Settings {
         waiting_max: 1,
         ..SETTINGS
@@ -506,7 +506,7 @@ fn whoever_asks_again_waits_even_where_no_place_is_left() {
 }
 
 #[test]
-fn ticks_come_four_times_in_a_deadline_within_bounds() {
+fn tick_interval_is_a_bounded_quarter_of_the_deadline() {
     for (deadline_ms, tick_ms) in [(100, 25), (1, 10), (60_000, 500)] {
         let bench = Bench::new(Settings {
             deadline_ms,
@@ -605,7 +605,7 @@ proptest! {
 
     /// Every waiting request has a next event: a wake-up, or the completion of a batch.
     #[test]
-    fn nobody_waits_without_a_wake_up_or_a_batch(
+    fn waiting_requests_always_have_a_wake_up_or_a_batch(
         turns in prop::collection::vec((0..150_u32, any::<bool>(), any::<bool>()), 1..8),
     ) {
         let mut bench = Bench::new(SETTINGS);
@@ -672,7 +672,7 @@ fn outcomes(per_ms: u32, until_ms: u64, per_request_us: u64) -> [usize; 3] {
 }
 
 #[test]
-fn twice_what_redis_can_do_still_gets_all_that_it_can_do() {
+fn double_overload_still_uses_full_redis_capacity() {
     const UNTIL_MS: u64 = 4_000;
     let capacity = (UNTIL_MS - WARM_UP_MS) as usize;
     let [answered, refused, late] = outcomes(2, UNTIL_MS, 1_000);
@@ -682,7 +682,7 @@ fn twice_what_redis_can_do_still_gets_all_that_it_can_do() {
 }
 
 #[test]
-fn what_redis_can_do_is_never_turned_away() {
+fn load_within_redis_capacity_is_never_refused() {
     for (per_ms, per_request_us) in [(1, 900), (9, 100), (60, 15)] {
         let [_, refused, late] = outcomes(per_ms, 4_000, per_request_us);
         assert_eq!((refused, late), (0, 0), "{per_ms} a ms");

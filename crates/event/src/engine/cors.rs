@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_allowed_by_its_whole_origin() {
+    fn page_is_allowed_only_by_its_complete_origin() {
         let some = origins(&["https://shop.example", "http://localhost:8080"]).unwrap();
         assert!(some.allow(b"https://shop.example") && some.allow(b"http://localhost:8080"));
         for other in [
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_browser_sends_is_refused_by_its_place() {
+    fn invalid_origins_are_refused_with_their_index() {
         for bad in [
             "shop.example",
             "https://",

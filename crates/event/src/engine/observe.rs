@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_found_in_its_place() {
+    fn path_segment_is_found_at_its_position() {
         let check = |path: &str, request: &str, expected: Option<&str>| {
             let pattern = pattern(path).unwrap();
             let found = pattern.find(request.as_bytes());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_path_pattern_is_refused() {
         for bad in [
             "",
             "/products",
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn user_agents_are_remembered_within_bounds() {
+    fn user_agent_cache_is_bounded() {
         let mut agents = Agents::new(7);
         for n in 0..3 * AGENTS_MAX {
             let name = alloc::format!("Mozilla/5.0 (number {n})");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_has_the_members_of_an_event() {
+    fn observed_view_serializes_as_an_event() {
         let sent = ObservedEvent {
             id: "o.1-2".into(),
             event_type: &EventType::new("view").unwrap(),

@@ -197,7 +197,7 @@ mod tests {
     use weir_engine::event::PlainRequest;
 
     #[test]
-    fn a_header_counts_before_the_query_and_the_first_before_others() {
+    fn header_wins_over_query_and_first_header_over_others() {
         let headers = Headers::new(&[
             (":path", "/events?key=q&visitor=qv&consent=anonymous"),
             (WRITE_KEY, "h"),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strictest_consent_counts_and_nonsense_is_none() {
+    fn strictest_consent_wins_and_invalid_consent_means_none() {
         let consent = |path: &str, said: &[&str]| {
             let mut headers: Vec<(&str, &str)> = said.iter().map(|word| (CONSENT, *word)).collect();
             headers.push((":path", path));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_so_many_hops_from_the_end_or_the_peers() {
+    fn client_address_is_taken_by_hop_count_or_from_the_peer() {
         let headers = Headers::new(&[("x-forwarded-for", "6.6.6.6, 192.0.2.1 ,10.0.0.1")]);
         let fields = Fields::from_headers(&headers);
         let request = PlainRequest {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_found_by_their_whole_names() {
+    fn cookies_are_matched_by_full_name() {
         let headers = Headers::new(&[("cookie", "xvid=1; vid=2;vid=3; vi=")]);
         let fields = Fields::from_headers(&headers);
         assert_eq!(fields.cookie("vid"), Some(&b"2"[..]));

@@ -69,7 +69,7 @@ pub(crate) fn envelopes() -> impl Strategy<Value = Envelope> {
 
 /// Stored logs depend on this version: it may never change.
 #[test]
-fn the_encoding_is_fixed_for_ever() {
+fn envelope_encoding_matches_fixed_bytes() {
     let mut envelope = envelope();
     envelope.fingerprint = Fingerprint(*b"0123456789abcdef");
     let expected = [
@@ -89,7 +89,7 @@ fn the_encoding_is_fixed_for_ever() {
 }
 
 #[test]
-fn a_view_is_small() {
+fn encoded_view_is_at_most_120_bytes() {
     let mut event = view();
     event.id = Some(EventId::new("0196a5b0-7f0c-7c53-9a3e-2f4f0c6d9b11").unwrap());
     let length = Envelope::new(event, &stamps(Consent::Full), decided())
@@ -99,7 +99,7 @@ fn a_view_is_small() {
 }
 
 #[test]
-fn an_anonymous_event_says_nothing_of_whom_it_is() {
+fn anonymous_event_contains_no_personal_data() {
     let anonymous = Envelope::new(view(), &stamps(Consent::Anonymous), decided());
     assert_eq!(
         (&anonymous.customer, &anonymous.visitor, anonymous.address),
@@ -117,7 +117,7 @@ fn an_anonymous_event_says_nothing_of_whom_it_is() {
 }
 
 #[test]
-fn the_events_of_a_customer_are_in_one_partition() {
+fn events_of_a_customer_share_one_partition() {
     let of = |envelope: &Envelope| partition(&envelope.partition_key(), PARTITIONS);
     let first = envelope();
     let second = Envelope {
@@ -140,7 +140,7 @@ fn the_events_of_a_customer_are_in_one_partition() {
 }
 
 #[test]
-fn an_envelope_is_shown_as_json() {
+fn envelope_is_displayed_as_json() {
     let mut envelope = envelope();
     assert_eq!(
         serde_json::to_string(&envelope).unwrap(),
@@ -159,7 +159,7 @@ fn an_envelope_is_shown_as_json() {
 }
 
 #[test]
-fn what_no_weir_writes_is_refused() {
+fn invalid_envelope_fields_are_refused() {
     let bytes = envelope().encode();
     let with = |at: usize, new: &[u8]| {
         let mut bytes = bytes.clone();
@@ -182,7 +182,7 @@ fn what_no_weir_writes_is_refused() {
 }
 
 #[test]
-fn the_longest_envelope_is_within_its_bound() {
+fn longest_envelope_is_within_the_length_limit() {
     let long = |length: usize| "x".repeat(length);
     let topics = (10..10 + TOPICS_MAX).map(|n| Topic::new(format!("{n}{}", long(62))).unwrap());
     let envelope = Envelope {
@@ -213,14 +213,14 @@ fn the_longest_envelope_is_within_its_bound() {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(envelope in envelopes()) {
+    fn encoded_envelope_round_trips(envelope in envelopes()) {
         let bytes = envelope.encode();
         prop_assert!(bytes.len() <= ENVELOPE_LEN_MAX);
         prop_assert_eq!(Envelope::decode(&bytes), Ok(envelope));
     }
 
     #[test]
-    fn what_is_cut_off_is_refused(envelope in envelopes(), at: prop::sample::Index) {
+    fn truncated_envelope_is_refused(envelope in envelopes(), at: prop::sample::Index) {
         let bytes = envelope.encode();
         let at = at.index(bytes.len());
         prop_assert_eq!(Envelope::decode(&bytes[..at]), Err(EnvelopeError::CutOff));
@@ -228,7 +228,7 @@ proptest! {
 
     /// Every envelope that decodes encodes to the same bytes.
     #[test]
-    fn bytes_that_were_changed_are_refused_or_another_envelope(
+    fn changed_envelope_is_refused_or_reencodes_to_the_same_bytes(
         envelope in envelopes(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = envelope.encode();
@@ -242,19 +242,19 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic_the_decoder(bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic_the_envelope_decoder(bytes: Vec<u8>) {
         let _ = Envelope::decode(&bytes);
         let _ = Envelope::decode(&[vec![VERSION], bytes].concat());
     }
 
     #[test]
-    fn a_difference_of_both_signs_is_a_number_and_back(a: u64) {
+    fn zigzag_encoding_round_trips(a: u64) {
         prop_assert_eq!(unzigzag(zigzag(a)), a);
     }
 }
 
 #[test]
-fn small_differences_are_small_numbers() {
+fn zigzag_maps_small_differences_to_small_numbers() {
     let of = |difference: i64| zigzag(difference.cast_unsigned());
     assert_eq!([0, -1, 1, -2].map(of), [0, 1, 2, 3]);
     assert_eq!(

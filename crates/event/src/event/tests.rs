@@ -59,7 +59,7 @@ pub(crate) fn written(event: &Event) -> String {
 }
 
 #[test]
-fn an_event_is_read_whole() {
+fn event_is_read_with_all_fields() {
     let event = read(
         r#"{"id":"5f0c:A.b_c-1","type":"page.view","customer":"u1","visitor":"v1","at_ms":1700000000000,
             "attributes":{"sku":"a1","price":12.5}}"#,
@@ -73,7 +73,7 @@ fn an_event_is_read_whole() {
 }
 
 #[test]
-fn only_the_type_must_be_there() {
+fn only_the_event_type_is_required() {
     let bare = read(r#"{"type":"view"}"#);
     let nulls = r#"{"type":"view","id":null,"customer":null,"visitor":null,"at_ms":null,"attributes":null}"#;
     assert_eq!(read(nulls), bare);
@@ -130,7 +130,7 @@ fn a_refusal_says_what_is_wrong_and_where() {
 }
 
 #[test]
-fn an_event_is_bounded_in_length_and_depth() {
+fn event_length_and_depth_are_bounded() {
     let nested = |levels: usize| {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         format!(r#"{{"type":"view","attributes":{{"a":{open}{close}}}}}"#)
@@ -156,7 +156,7 @@ fn an_event_is_bounded_in_length_and_depth() {
 
 /// `1e15` is stored as `1000000000000000.0`.
 #[test]
-fn attributes_are_bounded_as_they_are_kept() {
+fn attribute_limit_applies_to_the_canonical_form() {
     let numbers = ["1e15"; 6_000].join(",");
     let json = format!(r#"{{"type":"view","attributes":{{"a":[{numbers}]}}}}"#);
     assert!(json.len() <= EVENT_LEN_MAX);
@@ -164,7 +164,7 @@ fn attributes_are_bounded_as_they_are_kept() {
 }
 
 #[test]
-fn the_id_of_what_is_no_event_is_told_all_the_same() {
+fn id_is_found_in_an_invalid_event() {
     let id = |json| id_of(json).map(|id| id.as_str().to_string());
     assert_eq!(id(r#"{"id":"a","colour":1}"#).as_deref(), Some("a"));
     for none in ["{}", "[]", r#"{"id":7}"#, r#"{"id":"a b"}"#, "{"] {
@@ -173,7 +173,7 @@ fn the_id_of_what_is_no_event_is_told_all_the_same() {
 }
 
 #[test]
-fn a_browser_names_no_customer_and_a_server_any() {
+fn only_server_keys_may_name_a_customer() {
     let (alice, bob) = (customer("alice"), customer("bob"));
     let place = Pointer::new("/attributes/user/id").unwrap();
     let of = |json: &str, kind, user| {
@@ -208,7 +208,7 @@ fn a_browser_names_no_customer_and_a_server_any() {
 }
 
 #[test]
-fn a_customer_in_the_attributes_is_a_text_or_a_number() {
+fn customer_attribute_is_a_string_or_a_number() {
     let place = Pointer::new("/attributes/user").unwrap();
     let of = |user: &str| {
         let json = format!(r#"{{"type":"view","attributes":{{"user":{user}}}}}"#);
@@ -223,7 +223,7 @@ fn a_customer_in_the_attributes_is_a_text_or_a_number() {
 }
 
 #[test]
-fn a_pointer_leads_into_the_attributes() {
+fn customer_pointer_must_point_into_the_attributes() {
     for bad in [
         "",
         "/",
@@ -248,7 +248,7 @@ fn a_pointer_leads_into_the_attributes() {
 }
 
 #[test]
-fn an_event_without_an_id_has_one_of_its_key_and_what_it_says() {
+fn missing_event_id_is_derived_from_key_and_content() {
     let key = |name| KeyName::new(name).unwrap();
     let id = |json: &str, name| {
         let event = read(json);
@@ -282,7 +282,7 @@ proptest! {
 
     /// Events that differ have different fingerprints; the id does not count.
     #[test]
-    fn other_events_have_other_fingerprints(a in events(), b in events()) {
+    fn different_events_have_different_fingerprints(a in events(), b in events()) {
         let alike = Event { id: b.id.clone(), ..a.clone() };
         prop_assert_eq!(alike.fingerprint(), a.fingerprint());
         let mixed = [

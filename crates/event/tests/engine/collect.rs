@@ -12,7 +12,7 @@ fn host() -> Host {
 }
 
 #[test]
-fn a_good_request_goes_on_with_stamps() {
+fn valid_collect_request_is_forwarded_with_stamps() {
     let mut host = host();
     let stream = host.post(&[("x-weir-visitor", "v1"), ("x-user-id", "alice")]);
     assert!(stream.goes_on());
@@ -33,7 +33,7 @@ fn a_good_request_goes_on_with_stamps() {
 }
 
 #[test]
-fn forged_stamps_and_what_is_private_do_not_go_on() {
+fn forged_stamps_and_private_headers_are_removed() {
     let mut host = host();
     let mut forged: Vec<(&str, &str)> = REMOVED
         .iter()
@@ -86,7 +86,7 @@ fn other_requests_pass_untouched() {
 }
 
 #[test]
-fn each_refusal_has_its_status_and_says_why() {
+fn each_refusal_has_a_status_and_a_reason() {
     let mut host = host();
     let mut check = |other: &[(&str, &str)], status: u16, error: &str, outcome: &str| {
         let stream = host.post(other);
@@ -204,7 +204,7 @@ fn json_and_text_with_parameters_are_accepted_up_to_max_length() {
 }
 
 #[test]
-fn a_beacon_brings_its_key_in_the_query_which_goes_no_further() {
+fn beacon_key_in_the_query_is_not_forwarded() {
     let mut host = host();
     let path = format!("/events?key={WEB_KEY}&visitor=v1&consent=anonymous");
     let beacon = [
@@ -218,7 +218,7 @@ fn a_beacon_brings_its_key_in_the_query_which_goes_no_further() {
 }
 
 #[test]
-fn who_has_not_agreed_is_dropped_and_who_has_to_less_is_nobody() {
+fn refused_consent_drops_and_limited_consent_anonymizes_events() {
     let mut host = host();
     let none = host.post(&[("x-weir-consent", "none")]);
     let dropped = r#"{"accepted":0,"duplicates":0,"rejected":0,"verdicts":[],"dropped":true}"#;
@@ -245,7 +245,7 @@ fn who_has_not_agreed_is_dropped_and_who_has_to_less_is_nobody() {
 }
 
 #[test]
-fn signals_and_silence_mean_what_is_configured() {
+fn signals_and_missing_consent_follow_the_configuration() {
     let keys = config(r#""collect":{},"signals":{"gpc":"drop","dnt":"anonymise"}"#);
     let mut host = Host::with(&keys.replace(
         r#""kind":"browser""#,
@@ -262,7 +262,7 @@ fn signals_and_silence_mean_what_is_configured() {
 }
 
 #[test]
-fn a_visitor_is_in_the_sample_or_not_whoever_asks_how_often() {
+fn sampling_of_a_visitor_is_consistent() {
     let keys = config(r#""collect":{}"#)
         .replace(r#""kind":"browser""#, r#""kind":"browser","sample":0.5"#);
     let (mut one, mut other) = (Host::with(&keys), Host::with(&keys));
@@ -287,7 +287,7 @@ fn a_visitor_is_in_the_sample_or_not_whoever_asks_how_often() {
 }
 
 #[test]
-fn an_image_is_one_event() {
+fn pixel_request_is_one_event() {
     let mut host = host();
     let path =
         format!("/events.gif?type=view&key={WEB_KEY}&visitor=v1&a.sku=a%261&consent=full&_=7");
@@ -327,7 +327,7 @@ fn an_image_is_one_event() {
 }
 
 #[test]
-fn a_page_of_another_site_gets_its_answers() {
+fn cross_origin_page_gets_cors_headers() {
     let mut host = host();
     let stream = host.post(&[("origin", PAGE)]);
     assert!(stream.goes_on());
@@ -364,7 +364,7 @@ fn a_page_of_another_site_gets_its_answers() {
 }
 
 #[test]
-fn a_preflight_is_answered_here() {
+fn preflight_is_answered_by_the_gateway() {
     let mut host = host();
     let mut preflight = |path: &str, origin: &str| {
         let stream = host.request(&[

@@ -15,7 +15,7 @@ fn passed(host: &mut Host, other: &[(&str, &str)]) -> usize {
 }
 
 #[test]
-fn a_key_has_a_limit_that_no_other_uses() {
+fn each_write_key_has_a_separate_limit() {
     let mut host = host(r#""per_key":{"rate":3,"per":"1m"}"#);
     assert_eq!(passed(&mut host, &[]), 3);
     assert_eq!(passed(&mut host, &[("x-weir-write-key", SECRET)]), 3);
@@ -43,7 +43,7 @@ fn a_key_has_a_limit_that_no_other_uses() {
 }
 
 #[test]
-fn a_visitor_has_a_limit_of_the_key_and_nobody_has_none() {
+fn visitor_limit_is_per_key_and_skips_anonymous_events() {
     let mut host = host(r#""per_visitor":{"rate":2,"per":"1m"}"#);
     assert_eq!(passed(&mut host, &[("x-weir-visitor", "v1")]), 2);
     assert_eq!(passed(&mut host, &[(":path", "/events?visitor=v1")]), 0);
@@ -60,7 +60,7 @@ fn a_visitor_has_a_limit_of_the_key_and_nobody_has_none() {
 }
 
 #[test]
-fn an_address_has_a_limit() {
+fn events_of_an_address_are_limited() {
     let mut host = host(r#""per_address":{"rate":4,"per":"1m"}"#);
     assert_eq!(passed(&mut host, &[]), 4);
     assert_eq!(passed(&mut host, &[("x-forwarded-for", "6.6.6.6")]), 0);
@@ -92,7 +92,7 @@ fn an_address_has_a_limit() {
 }
 
 #[test]
-fn a_request_is_charged_to_all_limits_or_to_none() {
+fn event_request_is_charged_to_all_limits_or_none() {
     let mut host = host(r#""per_key":{"rate":5,"per":"1m"},"per_visitor":{"rate":1,"per":"1m"}"#);
     assert_eq!(passed(&mut host, &[("x-weir-visitor", "v1")]), 1);
     // The nine refused requests have not used the key's limit of five.
@@ -104,7 +104,7 @@ fn a_request_is_charged_to_all_limits_or_to_none() {
 }
 
 #[test]
-fn what_is_refused_or_dropped_before_costs_nothing() {
+fn refused_or_dropped_events_consume_no_limit() {
     let mut host = host(r#""per_key":{"rate":3,"per":"1m"}"#);
     for other in [
         ("content-type", "a/b"),
@@ -117,7 +117,7 @@ fn what_is_refused_or_dropped_before_costs_nothing() {
 }
 
 #[test]
-fn other_rules_see_who_sends() {
+fn custom_limit_rules_see_the_key_name() {
     let mut host = host(
         r#""rules":[{"name":"big","key":[{"header":"x-weir-event-key"}],"limit":{"rate":1,"per":"1m"},
             "overrides":[{"key":["erp"],"limit":{"rate":6,"per":"1m"}}]}]"#,
@@ -130,7 +130,7 @@ const REDIS: &str = r#""store":"redis","redis":{"deadline_ms":20},"per_key":{"ra
 
 /// Redis decides. Requests that wait for it get their metadata with the decision.
 #[test]
-fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
+fn request_waiting_for_redis_is_stamped_or_refused() {
     let mut host = host(REDIS);
     let stream = host.request(&[
         (":method", "POST"),
@@ -166,7 +166,7 @@ fn what_waits_for_redis_goes_on_with_stamps_or_is_refused() {
 }
 
 #[test]
-fn a_client_that_leaves_while_it_waits_is_forgotten() {
+fn client_that_disconnects_while_waiting_is_dropped() {
     let mut host = host(REDIS);
     for _ in 0..100 {
         let stream = host.request(&[
@@ -187,7 +187,7 @@ fn a_client_that_leaves_while_it_waits_is_forgotten() {
 
 /// Redis is not called for decisions then; it only receives reports of refusals.
 #[test]
-fn operators_are_told_of_refusals_if_they_are_to_be() {
+fn limit_refusals_are_reported_only_when_configured() {
     for (report, calls) in [(true, 1), (false, 0)] {
         let limits = format!(r#""redis":{{}},"report":{report},"per_key":{{"rate":3,"per":"1m"}}"#);
         let mut host = host(&limits);

@@ -27,7 +27,7 @@ fn views(host: &mut Host) -> [u64; 4] {
 }
 
 #[test]
-fn a_page_that_was_shown_is_a_view() {
+fn successful_page_response_is_recorded_as_a_view() {
     let mut host = host();
     let headers = [("x-user-id", "alice"), ("cookie", "a=b; weir_visitor=v1")];
     let stream = host.view("a%201", &headers);
@@ -60,7 +60,7 @@ fn a_page_that_was_shown_is_a_view() {
 }
 
 #[test]
-fn only_what_people_saw_is_a_view() {
+fn bots_prefetches_and_missing_consent_record_no_view() {
     let mut host = host();
     for (headers, outcome) in [
         (&[("user-agent", "Googlebot/2.1")][..], "bot"),
@@ -107,7 +107,7 @@ fn only_what_people_saw_is_a_view() {
 }
 
 #[test]
-fn who_agrees_to_less_is_nobody_in_the_views() {
+fn limited_consent_anonymizes_views() {
     let mut host = host();
     let who = [("x-user-id", "alice"), ("x-weir-visitor", "v1")];
     for said in [
@@ -133,7 +133,7 @@ fn who_agrees_to_less_is_nobody_in_the_views() {
 }
 
 #[test]
-fn a_route_says_the_type_and_the_attribute() {
+fn route_sets_the_event_type_and_attribute() {
     let mut host = host();
     let stream = host.request(&[(":method", "GET"), (":path", "/p/7/full?x=y")]);
     host.end(stream, Some(200));
@@ -144,7 +144,7 @@ fn a_route_says_the_type_and_the_attribute() {
 }
 
 #[test]
-fn views_go_in_batches_by_time_count_and_size() {
+fn views_are_batched_by_time_count_and_size() {
     let mut host = with(r#""flush_ms":500,"events_max":3"#);
     for n in 0..7 {
         host.viewed(&format!("s{n}"), &[]);
@@ -174,7 +174,7 @@ fn views_go_in_batches_by_time_count_and_size() {
 
 /// A failed batch is sent again with the same bytes, so that the origin can detect duplicates.
 #[test]
-fn what_was_not_taken_goes_again_and_other_views_wait() {
+fn failed_view_batch_is_retried_before_other_views() {
     let mut host = host();
     host.viewed("a1", &[]);
     host.advance(1_000);
@@ -203,7 +203,7 @@ fn what_was_not_taken_goes_again_and_other_views_wait() {
 }
 
 #[test]
-fn the_origin_says_when_to_come_again() {
+fn view_retry_honours_the_retry_after_header() {
     let mut host = host();
     host.viewed("a1", &[]);
     host.advance(1_000);
@@ -270,7 +270,7 @@ fn outbox_is_bounded_and_overflow_counted_during_origin_outage() {
 }
 
 #[test]
-fn each_view_has_an_id_of_its_own() {
+fn each_view_has_a_unique_id() {
     let mut host = host();
     for _ in 0..50 {
         host.viewed("a1", &[]);
@@ -285,7 +285,7 @@ fn each_view_has_an_id_of_its_own() {
 }
 
 #[test]
-fn requests_that_stay_open_are_bounded() {
+fn open_observed_requests_are_bounded() {
     let mut host = host();
     for _ in 0..10_010 {
         let stream = host.view("a1", &[]);

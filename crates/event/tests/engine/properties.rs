@@ -64,7 +64,7 @@ proptest! {
     /// A request that passes has each of the gateway's metadata headers once, without the client's values. An anonymous
     /// one contains no identity. Each request is counted once.
     #[test]
-    fn only_the_gateway_stamps(
+    fn only_gateway_stamps_are_forwarded(
         requests in prop::collection::vec(
             (prop::sample::select(vec!["GET", "POST", "OPTIONS"]), prop::sample::select(PATHS.to_vec()), headers()), 1..8,
         ),

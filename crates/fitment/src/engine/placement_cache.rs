@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_stays_and_there_is_never_more_than_allowed() {
+    fn placement_cache_keeps_used_entries_and_is_bounded() {
         let mut places = PlacementCache::new(10);
         places.remember(sku(0), place("P"));
         for number in 1..1_000 {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts_and_nothing_may_be_remembered() {
+    fn latest_placement_wins_and_tiny_cache_stores_nothing() {
         let mut places = PlacementCache::new(2);
         places.remember(sku(1), place("P"));
         places.remember(sku(2), place("P"));

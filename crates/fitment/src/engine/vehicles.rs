@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_read_at_once_and_then_only_its_end() {
+    fn vehicle_map_is_read_once_and_then_only_its_tail() {
         let mut bench = Bench::new(25, 1_000);
         assert_eq!(bench.read_all(10), 4, "the head, and 25 in steps of 10");
         assert_eq!(bench.offset(1_000_025), Some(25));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_map_serves_until_the_next_is_whole() {
+    fn previous_vehicle_map_is_used_until_the_next_is_complete() {
         let mut bench = Bench::new(25, 1_000);
         bench.read_all(10);
         bench.map[3] = None;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_shorter_than_it_says_is_not_read_without_end() {
+    fn vehicle_map_shorter_than_its_count_is_not_read_forever() {
         let mut bench = Bench::new(25, 1_000);
         bench.read_all(10);
         bench.map.truncate(5);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_allowed() {
+    fn vehicle_cache_is_bounded() {
         let mut bench = Bench::new(25, 10);
         bench.read_all(4);
         assert_eq!(

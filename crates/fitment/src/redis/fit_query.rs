@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_scripts_say_is_read() {
+    fn only_valid_fit_query_replies_are_parsed() {
         let bulk = |text: &str| Value::Bulk(text.into());
         let read = |text| parse(Plan::Directory, &[bulk(text)], 2, 3);
         let expected = [

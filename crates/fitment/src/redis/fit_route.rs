@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_routes_are_read() {
+    fn only_valid_fit_routes_are_parsed() {
         let route = read(b"7 home P1").unwrap();
         let place = route.place.unwrap();
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_about_200_needs_16_calls() {
+    fn route_query_for_200_skus_needs_16_calls() {
         let skus: Vec<Sku> = (0..200_u64)
             .map(|number| Sku::new(alloc::format!("{number}")).unwrap())
             .collect();

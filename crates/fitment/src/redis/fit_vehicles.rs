@@ -102,7 +102,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn only_a_map_is_read() {
+    fn only_valid_vehicle_maps_are_parsed() {
         let read = |bytes: &[u8]| {
             let numbers = [3, 2, 9].map(Value::Integer);
             parse(&Value::Array(

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_entries_are_read() {
+    fn only_valid_fit_verify_entries_are_parsed() {
         let read = |entry: &str, digests: &str| parse_sku(entry.as_bytes(), digests);
         assert_eq!(read("", ""), Some(StoredSku::Nothing));
         assert_eq!(read("d7", ""), Some(StoredSku::Dropped { version: 7 }));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bucket_has_a_number() {
+    fn every_route_bucket_has_a_number() {
         let all = (0..ROUTE_TAGS * ROUTE_BUCKETS).map(RouteBucket::nth);
         let all: BTreeSet<RouteBucket> = all.collect();
         assert!((0..99).all(|number| RouteBucket::nth(number * 977).number() == number * 977));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_spread_and_stay_where_they_are() {
+    fn route_buckets_are_spread_and_stable() {
         let of = |name: &str| RouteBucket::for_sku(&Sku::new(name).unwrap()).key("w");
         assert_eq!(of("100012043978"), b"w:fit:route:{8}:14170");
         let tags: BTreeSet<u64> = (0..200_u32)

@@ -15,7 +15,7 @@ fn shop() -> Host {
 }
 
 #[test]
-fn nothing_fits_while_redis_is_silent() {
+fn silent_redis_makes_fitment_checks_return_503() {
     let mut host = shop();
     let stream = host.ask(&question(&[1], &["S1"]));
     host.tick();
@@ -31,7 +31,7 @@ fn nothing_fits_while_redis_is_silent() {
 }
 
 #[test]
-fn refusal_of_redis_is_counted_and_logged() {
+fn redis_refusal_is_counted_and_logged() {
     let mut host = shop();
     let stream = host.ask(&question(&[1], &["S1"]));
     host.tick();
@@ -81,7 +81,7 @@ fn circuit_breaker_avoids_waiting_when_redis_is_unreachable() {
 }
 
 #[test]
-fn one_call_of_several_fails_the_question_once() {
+fn several_failed_calls_fail_the_request_once() {
     let mut host = shop();
     host.answer(&question(&[1], &["S2"]));
     let stream = host.ask(&question(&[1], &["S1", "S2", "S9"]));
@@ -96,7 +96,7 @@ fn one_call_of_several_fails_the_question_once() {
 }
 
 #[test]
-fn a_lost_key_is_not_an_answer() {
+fn lost_redis_key_forwards_the_request_to_the_origin() {
     for lost in [LostKey::Set(sku("S1")), LostKey::Directory] {
         let mut host = shop();
         let product = ("home".to_owned(), Spu::new("P1").unwrap());
@@ -115,7 +115,7 @@ fn a_lost_key_is_not_an_answer() {
 }
 
 #[test]
-fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
+fn request_is_forwarded_until_the_vehicle_map_is_read() {
     let mut host = Host::unaware(crate::host::CONFIG);
     host.put("S1", &home("P1"), &[1]);
     let stream = host.ask(&question(&[1], &["S1"]));
@@ -135,7 +135,7 @@ fn before_the_map_of_vehicles_is_read_the_origin_is_asked() {
 
 /// A gateway that starts during a Redis outage has as little data as one whose Redis lost everything.
 #[test]
-fn before_redis_was_ever_reached_the_answer_is_503() {
+fn request_before_first_redis_contact_returns_503() {
     let mut host = Host::unaware(crate::host::CONFIG);
     host.put("S1", &home("P1"), &[1]);
     host.is_connected = false;
@@ -155,7 +155,7 @@ fn before_redis_was_ever_reached_the_answer_is_503() {
 }
 
 #[test]
-fn the_map_stays_while_redis_has_none() {
+fn vehicle_map_is_kept_if_missing_in_redis() {
     let mut host = shop();
     host.redis.map = Default::default();
     host.learn();
@@ -167,7 +167,7 @@ fn the_map_stays_while_redis_has_none() {
 }
 
 #[test]
-fn clients_that_leave_take_their_questions_with_them() {
+fn disconnected_clients_cancel_their_requests() {
     let mut host = shop();
     let (left, gone, stays) = (
         host.ask(&question(&[1], &["S1"])),
@@ -183,7 +183,7 @@ fn clients_that_leave_take_their_questions_with_them() {
 }
 
 #[test]
-fn a_client_that_leaves_before_its_body_is_forgotten() {
+fn client_disconnect_before_the_body_removes_the_request() {
     let mut host = shop();
     let request = weir_engine::event::PlainRequest {
         headers: weir_engine::Headers::new(&[(":method", "POST"), (":path", "/fitment/check")]),
@@ -201,7 +201,7 @@ fn a_client_that_leaves_before_its_body_is_forgotten() {
 }
 
 #[test]
-fn too_many_questions_are_turned_away_at_once() {
+fn excess_fitment_queries_are_rejected_immediately() {
     let config = r#"{"redis":{"waiting_max":3,"batches_max":1},"places_max":0}"#;
     let mut host = Host::with(config);
     host.put("S1", &home("P1"), &[1]);
@@ -219,7 +219,7 @@ fn too_many_questions_are_turned_away_at_once() {
 }
 
 #[test]
-fn a_reply_that_is_none_of_the_scripts_is_no_answer() {
+fn malformed_script_reply_returns_503() {
     let mut host = shop();
     for reply in [
         &b"$1\r\nZ\r\n"[..],

@@ -144,12 +144,12 @@ fn check(writes: &[(u64, u8)]) {
 }
 
 #[test]
-fn a_move_has_no_moment_of_wrong_answers() {
+fn answers_stay_correct_during_a_product_move() {
     check(&[(2, 0), (2, 1), (2, 2)]);
 }
 
 #[test]
-fn a_writer_that_dies_in_a_move_begins_again() {
+fn crashed_writer_restarts_its_move_safely() {
     for done in 0..=3 {
         let first = [(2, 0), (2, 1), (2, 2)].into_iter().take(done);
         let again = [(2, 0), (2, 1), (2, 2)];
@@ -158,7 +158,7 @@ fn a_writer_that_dies_in_a_move_begins_again() {
 }
 
 #[test]
-fn two_writers_of_one_move_and_of_a_change_in_it_do_no_harm() {
+fn concurrent_move_and_change_keep_answers_correct() {
     // Each has three steps; the writer of version 3 has read the result of the other.
     let all = orders_of(&[(2, 0), (2, 1), (2, 2)], &[(3, 0), (3, 1), (3, 2)]);
     assert_eq!(all.len(), 20);

@@ -223,7 +223,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_client_hears_what_was_never_true(steps in steps()) {
+    fn every_answer_was_true_at_some_time(steps in steps()) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);

@@ -15,7 +15,7 @@ fn shop() -> Host {
 }
 
 #[test]
-fn each_pair_has_its_answer_in_the_order_of_the_question() {
+fn answers_follow_the_order_of_the_queried_pairs() {
     let mut host = shop();
     let (status, told) = host.answer(&question(&[3, 1, 2], &["S3", "S1", "S2", "S1"]));
     assert_eq!(status, 200);
@@ -34,7 +34,7 @@ fn each_pair_has_its_answer_in_the_order_of_the_question() {
 }
 
 #[test]
-fn a_place_is_asked_for_once_and_a_hint_spares_it() {
+fn placement_is_cached_and_a_hint_avoids_its_lookup() {
     let mut host = shop();
     host.answer(&question(&[1], &["S1", "S2"]));
     let reads = host.redis.calls["fit_route"];
@@ -53,7 +53,7 @@ fn a_place_is_asked_for_once_and_a_hint_spares_it() {
 }
 
 #[test]
-fn a_product_that_has_moved_is_found_where_it_is_now() {
+fn moved_product_is_found_at_its_new_placement() {
     let mut host = shop();
     host.answer(&question(&[1], &["S1"]));
     // New location, route, old location: the order in which the origin moves it.
@@ -69,7 +69,7 @@ fn a_product_that_has_moved_is_found_where_it_is_now() {
 }
 
 #[test]
-fn question_unknown_to_redis_goes_to_origin_at_limited_rate() {
+fn query_missing_in_redis_is_sent_to_origin_at_limited_rate() {
     let mut host = shop();
     let body = question(&[1], &["S1", "S9"]);
     for _ in 0..3 {
@@ -90,7 +90,7 @@ fn question_unknown_to_redis_goes_to_origin_at_limited_rate() {
 }
 
 #[test]
-fn an_unknown_vehicle_goes_on_to_the_origin_too() {
+fn unknown_vehicle_is_also_forwarded_to_the_origin() {
     let mut host = shop();
     let stream = host.ask(&question(&[1, 11], &["S1"]));
     host.run();
@@ -102,7 +102,7 @@ fn an_unknown_vehicle_goes_on_to_the_origin_too() {
 }
 
 #[test]
-fn a_sku_that_is_gone_is_unknown_without_asking_anybody() {
+fn removed_sku_is_unknown_without_an_origin_call() {
     let mut host = shop();
     host.redis.routes.put(&sku("S1"), 100, false, None);
     let (status, told) = host.answer(&question(&[1], &["S1"]));
@@ -111,7 +111,7 @@ fn a_sku_that_is_gone_is_unknown_without_asking_anybody() {
 }
 
 #[test]
-fn products_of_other_clusters_are_asked_there() {
+fn products_of_other_clusters_are_queried_in_their_cluster() {
     let config = r#"{"redis":{},"clusters":{"own":"redis_own"}}"#;
     let mut host = Host::with(config);
     let own = Placement {
@@ -134,7 +134,7 @@ fn products_of_other_clusters_are_asked_there() {
 }
 
 #[test]
-fn a_large_question_about_many_products_is_answered_whole() {
+fn large_query_for_many_products_is_answered_completely() {
     let mut host = Host::with(r#"{"redis":{},"places_max":10}"#);
     let names: Vec<String> = (0..200).map(|number| format!("S{number}")).collect();
     for (number, name) in (0..200).zip(&names) {
@@ -160,7 +160,7 @@ fn a_large_question_about_many_products_is_answered_whole() {
 }
 
 #[test]
-fn pages_are_answered_while_they_are_fresh() {
+fn only_fresh_sku_pages_are_served_from_redis() {
     let mut host = shop();
     let path = "/fitment/skus?vehicle=1000001&after=57";
     let stream = host.request("GET", path, "");
@@ -185,7 +185,7 @@ fn pages_are_answered_while_they_are_fresh() {
 }
 
 #[test]
-fn other_requests_are_left_alone() {
+fn requests_for_other_paths_pass_through() {
     let mut host = shop();
     for path in [
         "/",
@@ -200,7 +200,7 @@ fn other_requests_are_left_alone() {
 }
 
 #[test]
-fn bad_questions_are_refused_here() {
+fn invalid_fitment_queries_are_rejected_at_the_gateway() {
     let mut host = shop();
     let many = |count: u32| -> Vec<String> { (0..count).map(|n| format!("S{n}")).collect() };
     let many_skus = json!({ "vehicles": ["1000001"], "skus": many(201) }).to_string();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_state_and_pairs() {
+    fn list_reply_needs_a_loaded_state_and_valid_view_pairs() {
         let reply = |loaded, views: &[&str]| {
             let views = views.iter().map(|text| bulk(text)).collect();
             list(&Value::Array(vec![

@@ -80,7 +80,7 @@ mod tests {
     use weir_base::id::UserId;
 
     #[test]
-    fn the_keys_of_an_owner_carry_one_hash_tag() {
+    fn keys_of_an_owner_share_one_hash_tag() {
         let owner = Owner::user(&UserId::new("}a{").unwrap());
         let keys = HistoryKeys::new("weir", &owner);
         assert_eq!(keys.views(), b"weir:h:{%7Da%7B}:v");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_active_is_noted_in_the_slot_of_the_list() {
+    fn active_owner_key_is_in_the_slot_of_its_list() {
         let tags = Tags::new();
         for name in ["alice", "bob", "7"] {
             let owner = Owner::user(&UserId::new(name).unwrap());

@@ -29,7 +29,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn nothing_is_lost_nothing_is_doubled_and_nothing_comes_back() {
+fn no_schedule_loses_duplicates_or_restores_views() {
     if let Some(seed) = number("SCHEDULE") {
         return run(seed);
     }

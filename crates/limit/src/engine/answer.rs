@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_has_its_status_and_says_when_to_come_again() {
+    fn each_refusal_reason_has_a_status_and_retry_time() {
         for (reason, status, word, seconds) in [
             (LIMITED, 429, "rate_limited", Some("2")),
             (Reason::Denied, 403, "denied", None),
@@ -256,7 +256,7 @@ mod tests {
 
     /// The draft's example, with the members of all gateway refusals.
     #[test]
-    fn a_refusal_is_a_problem_that_names_the_policies() {
+    fn refusal_is_a_problem_document_that_names_its_policies() {
         let answer = refused(LIMITED).answer(Client::Program, None);
         let kind = header(&answer, "content-type");
         assert_eq!(kind.as_deref(), Some("application/problem+json"));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grpc_client_gets_a_status_of_grpc_whatever_is_configured() {
+    fn grpc_client_gets_a_grpc_status_despite_configured_answer() {
         let config = AnswerConfig {
             status: 503,
             content_type: "text/html".into(),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_answer_is_for_limits_only() {
+    fn configured_answer_applies_only_to_limit_refusals() {
         let config = AnswerConfig {
             status: 418,
             content_type: "text/plain".into(),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_gets_a_page_that_says_when_to_come_again() {
+    fn browser_gets_a_page_with_the_retry_time() {
         let browser = Client::Browser(Language::German);
         for (reason, page) in [
             (LIMITED, Page::RateLimited),

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_without_rules_is_one_that_waits_for_them() {
+    fn empty_filter_configuration_is_valid_without_rules() {
         let config = checked("{}").unwrap();
         assert_eq!(
             (config.rules.iter().count(), config.poll_interval_ms),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bound_of_an_answer_and_of_polls_is_itself_allowed() {
+    fn bounds_of_answer_and_poll_interval_are_inclusive() {
         let answer = |status: u64, length: usize| {
             let body = "x".repeat(length);
             let json = format!(
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_secret_is_refused() {
+    fn bad_debug_secret_is_refused() {
         let with = |name: &str| {
             let json = format!(r#"{{"debug":{{"secret":{{"env":"{name}"}}}}}}"#);
             read(&json, true)

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_dies_with_its_slice() {
+    fn slice_remainder_expires_with_the_slice() {
         let (mut leases, key) = (Leases::default(), key(1));
         leases.extra(&key, LEASE, 1, 0);
         leases.granted(&key, 5, 100, 0);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_asks_for_a_slice_at_a_time() {
+    fn only_one_slice_request_runs_at_a_time() {
         let (mut leases, key) = (Leases::default(), key(1));
         assert_eq!(
             leases.extra(&key, LEASE, 1, 0),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_answer_lets_next_ask_and_remainder_lives_no_longer() {
+    fn lost_reply_allows_a_new_call_without_extending_the_remainder() {
         let (mut leases, key) = (Leases::default(), key(1));
         leases.extra(&key, LEASE, 1, 0);
         leases.granted(&key, 3, 100, 0);

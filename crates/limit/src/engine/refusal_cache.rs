@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_costs_other_limits_and_what_passed_are_asked_for() {
+    fn cached_refusal_covers_only_the_same_cost_and_limit() {
         let (mut refusals, one) = (RefusalCache::default(), ask(1, Algorithm::Gcra));
         refusals.note(&one, check(100), NOW_MS);
         assert_eq!(refusals.recall(&one.key, one.quota, 2, NOW_MS), None);
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_may_end_at_any_time() {
+    fn concurrency_refusal_is_not_cached() {
         let (mut refusals, ask) = (RefusalCache::default(), ask(1, Algorithm::Concurrency));
         refusals.note(&ask, check(100), NOW_MS);
         assert!(refusals.is_empty());
     }
 
     #[test]
-    fn a_clock_that_is_set_back_makes_it_unknown() {
+    fn clock_set_back_invalidates_the_cached_refusal() {
         let (mut refusals, ask) = (RefusalCache::default(), ask(1, Algorithm::Gcra));
         refusals.note(&ask, check(100), NOW_MS);
         assert_eq!(wait_ms(&mut refusals, &ask, NOW_MS - 1), None);
@@ -162,7 +162,7 @@ mod tests {
 
     /// A search takes as long as thousands of requests.
     #[test]
-    fn what_is_over_is_looked_for_ten_times_a_second_and_no_more() {
+    fn expired_refusals_are_swept_at_most_ten_times_a_second() {
         let mut refusals = RefusalCache::default();
         for n in 0..=KEYS_MAX as u64 {
             refusals.note(&ask(n, Algorithm::Gcra), check(50), NOW_MS);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_is_over_makes_place() {
+    fn refusal_cache_is_bounded_and_expired_entries_free_space() {
         let mut refusals = RefusalCache::default();
         for n in 0..2 * KEYS_MAX as u64 {
             refusals.note(&ask(n, Algorithm::Gcra), check(100), NOW_MS);

@@ -95,7 +95,7 @@ mod tests {
     use weir_engine::event::PlainRequest;
 
     #[test]
-    fn rules_see_a_request_as_it_came() {
+    fn rules_see_the_unmodified_request() {
         let request = PlainRequest {
             headers: Headers::new(&[
                 (":method", "PUT"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_gets_the_form_that_it_takes() {
+    fn client_kind_follows_its_accept_and_content_type_headers() {
         let client = |headers: &[(&str, &str)]| {
             Client::from_request(&PlainRequest {
                 headers: Headers::new(headers),

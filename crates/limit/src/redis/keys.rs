@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limits_key_is_its_rule_and_a_hash() {
+    fn limit_key_is_its_rule_and_a_hash() {
         let key = LimitKey::new(
             "weir",
             "per-user",

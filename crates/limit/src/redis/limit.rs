@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_and_each_quota_is_spelt_once() {
+    fn redis_call_contains_each_key_and_quota_once() {
         let small = Quota::new(Algorithm::FixedWindow, 5, 1_000, 5).unwrap();
         let large = Quota::new(Algorithm::Gcra, 100, 60_000, 50).unwrap();
         let ask = |rule, quota, cost, extra| LimitRequest {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_cut_by_request() {
+    fn batch_reply_is_split_by_request() {
         let reply = integers(&[0, 9, 5, 0, 1, 0, 8, 6, 7, 1, 20, 0, 30, 7, 0]);
         let answers = parse(&reply, [2, 0, 1]).unwrap();
         let lens: Vec<usize> = answers.iter().map(Vec::len).collect();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_to_others_is_refused() {
+    fn reply_that_does_not_match_the_requests_is_rejected() {
         let one = [0, 9, 5, 0, 1];
         assert!(parse(&integers(&one), [1]).is_ok());
         assert!(parse(&integers(&one), [1, 1]).is_err());

@@ -106,7 +106,7 @@ mod tests {
 
     /// The examples of the draft, sections 3.2 and 4.2, as far as rules can express them.
     #[test]
-    fn policies_are_told_as_in_the_drafts_examples() {
+    fn policy_header_matches_the_drafts_examples() {
         use Algorithm::{Concurrency, FixedWindow, Gcra, SlidingWindow};
         for (algorithm, rate, per_ms, burst, expected) in [
             (FixedWindow, 100, 10_000, 1, r#""default";q=100;w=10"#),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_as_in_the_drafts_examples() {
+    fn remaining_quota_header_matches_the_drafts_examples() {
         assert_eq!(limit(0, 50, 30_000, false), r#""default";r=50;t=30"#);
         assert_eq!(limit(0, 999, 0, false), r#""default";r=999"#);
         assert_eq!(limit(10_000, 0, 10_000, true), r#""default";r=0;t=10"#);

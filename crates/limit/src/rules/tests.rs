@@ -76,7 +76,7 @@ fn concerns(fields: &str, request: &FakeRequest) -> bool {
 }
 
 #[test]
-fn a_rule_of_few_words_counts_all_requests_together() {
+fn minimal_rule_counts_all_requests_together() {
     let rule = rule(r#""mode":"enforce""#);
     let RuleMatch::Hit(ask) = rule.apply(&get("/")) else {
         panic!("it concerns everything")
@@ -93,7 +93,7 @@ fn a_rule_of_few_words_counts_all_requests_together() {
 }
 
 #[test]
-fn a_request_must_meet_every_condition() {
+fn rule_matches_only_when_all_conditions_match() {
     let check = |matching: &str, request: &FakeRequest, expected| {
         assert_eq!(
             concerns(&format!(r#""match":{matching}"#), request),
@@ -131,7 +131,7 @@ fn a_request_must_meet_every_condition() {
 }
 
 #[test]
-fn every_part_of_a_key_tells_requests_apart() {
+fn every_key_part_distinguishes_requests() {
     let base = get("/a/b?q=1&r=2");
     let with_user = |name: &str| FakeRequest {
         user: Some(name.as_bytes().to_vec()),
@@ -216,13 +216,13 @@ fn every_part_of_a_key_tells_requests_apart() {
 }
 
 #[test]
-fn a_rule_tells_whether_it_needs_to_know_the_user() {
+fn rule_reports_whether_it_needs_the_user() {
     assert!(rule(r#""key":["address","user"]"#).needs_user());
     assert!(!rule(r#""key":["address",{"header":"user"}]"#).needs_user());
 }
 
 #[test]
-fn two_lists_of_values_never_look_the_same() {
+fn different_value_lists_have_different_keys() {
     let rule = rule(r#""key":[{"header":"a"},{"header":"b"}]"#);
     let of = |a: &str, b: &str| key(&rule, &with(&with(&get("/"), "a", a), "b", b));
     assert_ne!(of("xy", ""), of("x", "y"));
@@ -230,7 +230,7 @@ fn two_lists_of_values_never_look_the_same() {
 }
 
 #[test]
-fn only_trusted_proxies_say_where_a_request_comes_from() {
+fn client_address_is_taken_only_from_trusted_proxies() {
     let rule = rule(r#""key":[{"forwarded":{"trusted_hops":1}}]"#);
     let of = |chain: &str| key(&rule, &with(&get("/"), "x-forwarded-for", chain));
     let peer = key(&rule, &get("/"));
@@ -248,7 +248,7 @@ fn only_trusted_proxies_say_where_a_request_comes_from() {
 }
 
 #[test]
-fn named_keys_have_limits_of_their_own_or_none_or_are_refused() {
+fn named_keys_have_own_limits_no_limit_or_are_denied() {
     let rule = rule(
         r#""key":[{"header":"caller"},"address"],
         "overrides":[{"key":["big","192.0.2.1"],"limit":{"rate":100,"per":"1s","burst":200}}],
@@ -379,7 +379,7 @@ fn every_bad_field_is_refused_by_its_path() {
 }
 
 #[test]
-fn names_are_plain_and_each_is_there_once() {
+fn rule_names_are_plain_and_unique() {
     let named = |names: &[&str]| {
         let rule = |name: &&str| format!(r#"{{"name":"{name}","limit":{{"rate":1,"per":"1s"}}}}"#);
         let rules: Vec<_> = names.iter().map(rule).collect();
@@ -398,7 +398,7 @@ fn names_are_plain_and_each_is_there_once() {
 }
 
 #[test]
-fn a_rule_names_no_more_keys_than_fit() {
+fn number_of_named_keys_of_a_rule_is_bounded() {
     let path_of = |field: &str, count: usize| {
         let keys: Vec<_> = (0..count).map(|n| format!(r#"["{n}"]"#)).collect();
         let list = match field {
@@ -423,7 +423,7 @@ fn a_rule_names_no_more_keys_than_fit() {
 
 /// Gateways of two versions share a limit only if both compute the same key: half of SHA-256.
 #[test]
-fn the_name_of_a_key_in_redis_never_changes() {
+fn redis_key_name_is_stable() {
     let digest = |fields: &str| match rule(fields).apply(&get("/")) {
         RuleMatch::Hit(hit) => hit.digest(),
         other => panic!("{other:?}"),
@@ -435,7 +435,7 @@ fn the_name_of_a_key_in_redis_never_changes() {
 }
 
 #[test]
-fn what_is_unknown_is_refused() {
+fn unknown_rule_fields_are_refused() {
     for bad in [
         r#"{"rules":[],"colour":1}"#,
         r#"{"rules":[{"name":"a","limit":{"rate":1,"per":"1s"},"colour":1}]}"#,
@@ -450,7 +450,7 @@ fn what_is_unknown_is_refused() {
 }
 
 #[test]
-fn on_a_cluster_a_second_rule_in_redis_is_refused() {
+fn second_redis_rule_is_refused_on_a_cluster() {
     let rule = |name: &str, store: &str| {
         format!(r#"{{"name":"{name}","store":"{store}","limit":{{"rate":1,"per":"1s"}}}}"#)
     };
@@ -479,7 +479,7 @@ fn on_a_cluster_a_second_rule_in_redis_is_refused() {
 }
 
 #[test]
-fn header_fields_are_lists_of_what_rules_say() {
+fn header_fields_list_the_results_of_all_rules() {
     let mut policy = String::new();
     fields::append_policy(&mut policy, "a", &Quota::per_second(10, 30));
     let day = Quota::new(Algorithm::FixedWindow, 5, 86_400_000, 1).unwrap();
@@ -514,7 +514,7 @@ proptest! {
 }
 
 #[test]
-fn operators_see_who_a_key_is_but_no_password() {
+fn operator_key_text_shows_the_client_but_no_password() {
     let rules = read(
         r#"{"rules":[{"name":"r","limit":{"rate":1,"per":"1s"},"key":["user","address","method",
             {"segment":1},{"header":"x-api-key"},{"cookie":"sid"},{"query":"token"}]}]}"#,

@@ -105,7 +105,7 @@ fn two_workers_share_one_limit() {
 
 /// The number of slots determines how often keys collide, and the keys of other values never look like slot keys.
 #[test]
-fn each_slot_has_a_key_of_its_own_and_everything_else_is_none() {
+fn slot_keys_are_unique_and_distinct_from_all_other_keys() {
     let memory = Memory::default();
     let table = Table::new(&memory, "t", u32::MAX, 7);
     let key = |slot| String::from(table.slot_key(slot).as_str());
@@ -132,7 +132,7 @@ fn each_slot_has_a_key_of_its_own_and_everything_else_is_none() {
 
 /// With one slot of eight places, the ninth key evicts the first.
 #[test]
-fn a_decision_tells_by_which_ask_the_state_of_another_was_lost() {
+fn decision_reports_which_request_evicted_another_state() {
     let memory = Memory::default();
     let tables = tables(&memory);
     for n in 0..crate::WAYS {
@@ -169,7 +169,7 @@ fn single_request_reports_remaining_quota_and_evicted_state() {
 }
 
 #[test]
-fn a_charge_is_taken_back_though_others_write_meanwhile() {
+fn charge_is_returned_despite_concurrent_writes() {
     let memory = Memory::default();
     assert_eq!(allowed(&table(&memory), "u", 9), 2);
     let rival = RivalWorker {
@@ -192,7 +192,7 @@ fn a_charge_is_taken_back_though_others_write_meanwhile() {
 }
 
 #[test]
-fn a_decision_writes_once_and_a_refusal_never() {
+fn allowed_decision_writes_once_and_refusal_never_writes() {
     let memory = Memory::default();
     let table = table(&memory);
     assert_eq!(allowed(&table, "u", 9), 2);
@@ -200,7 +200,7 @@ fn a_decision_writes_once_and_a_refusal_never() {
 }
 
 #[test]
-fn memory_is_bounded_by_the_slots() {
+fn table_memory_is_bounded_by_its_slots() {
     let memory = Memory::default();
     let table = Table::new(&memory, "users", 16, 7);
     for n in 0..2_000 {
@@ -234,7 +234,7 @@ fn against_a_rival(times: usize) -> (Memory, usize) {
 }
 
 #[test]
-fn who_loses_a_race_decides_again_on_what_the_winner_wrote() {
+fn lost_write_race_repeats_the_decision_on_the_new_state() {
     for times in 1..TRIES_MAX - 1 {
         let (memory, reads) = against_a_rival(times);
         assert_eq!(reads, times + 1);
@@ -247,14 +247,14 @@ fn who_loses_a_race_decides_again_on_what_the_winner_wrote() {
 }
 
 #[test]
-fn who_loses_every_race_stops_and_passes_without_being_noted() {
+fn request_that_loses_every_write_race_passes_uncharged() {
     let (memory, reads) = against_a_rival(usize::MAX);
     assert_eq!(reads, TRIES_MAX);
     assert_eq!(allowed(&table(&memory), "u", 9), 2);
 }
 
 #[test]
-fn many_workers_let_no_more_pass_than_one_would() {
+fn many_workers_allow_no_more_requests_than_one_worker() {
     const BURST: u32 = 500;
     let memory = Memory::default();
     let worker = || {
@@ -331,7 +331,7 @@ fn million_keys_stay_within_slot_memory_and_loss_bound() {
 }
 
 #[test]
-fn what_is_no_slot_is_written_anew() {
+fn invalid_slot_value_is_overwritten() {
     let memory = Memory::default();
     let table = table(&memory);
     let key = table.slot_key(0);
@@ -358,7 +358,7 @@ fn tables<D: SharedData + Copy>(data: D) -> [Table<D>; 2] {
 }
 
 #[test]
-fn what_one_table_refuses_no_table_is_charged_for() {
+fn refusal_by_one_table_charges_no_table() {
     let memory = Memory::default();
     let tables = tables(&memory);
     let asks = asks(&tables, 1);
@@ -408,7 +408,7 @@ impl SharedData for &Spender<'_> {
 }
 
 #[test]
-fn concurrent_spending_takes_back_the_first_charge() {
+fn concurrent_spending_returns_the_first_charge() {
     let memory = Memory::default();
     let spent = Mutex::new(false);
     let spender = Spender {

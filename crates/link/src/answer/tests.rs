@@ -30,7 +30,7 @@ fn cache(link: &Link, visit: &Visit<'_>) -> String {
 }
 
 #[test]
-fn a_plain_link_is_a_redirect_and_nothing_is_copied() {
+fn plain_link_redirects_without_copying() {
     let link = link();
     let answer = answer(&link, &Visit::default());
     assert!(matches!(
@@ -71,7 +71,7 @@ fn visits_count_as_clicks_unless_automated() {
 }
 
 #[test]
-fn a_link_without_any_life_left_has_ended() {
+fn link_without_remaining_lifetime_has_ended() {
     let idle = Link {
         life_ms: 1_000,
         ended_target: "https://over.example/".into(),
@@ -95,7 +95,7 @@ fn a_link_without_any_life_left_has_ended() {
 }
 
 #[test]
-fn what_may_be_remembered_ends_with_the_link() {
+fn response_caching_ends_with_the_link() {
     let visit = Visit {
         now_ms: 1_000,
         ..Visit::default()
@@ -142,7 +142,7 @@ fn what_may_be_remembered_ends_with_the_link() {
 }
 
 #[test]
-fn an_ended_link_is_gone() {
+fn ended_link_returns_gone() {
     let at = |now_ms| Visit {
         now_ms,
         ..Visit::default()
@@ -169,7 +169,7 @@ fn an_ended_link_is_gone() {
 
 /// Dashboards query these labels.
 #[test]
-fn metrics_say_why_a_link_is_gone() {
+fn metrics_show_why_a_link_is_gone() {
     let words = [
         InactiveReason::Disabled,
         InactiveReason::Expired,
@@ -194,7 +194,7 @@ fn only_statuses_that_keep_the_method_redirect_a_post() {
 }
 
 #[test]
-fn a_query_string_goes_in_front_of_the_fragment() {
+fn query_string_is_inserted_before_the_fragment() {
     let check = |target: &str, query: &[u8], expected: &str| {
         let link = Link {
             pass_query: true,
@@ -237,7 +237,7 @@ fn a_query_string_goes_in_front_of_the_fragment() {
 }
 
 #[test]
-fn the_first_rule_that_fits_chooses_the_target() {
+fn first_matching_rule_chooses_the_target() {
     let rule = |platforms: &[Platform], languages: &[&str], target: &str| Rule {
         platforms: platforms.to_vec(),
         languages: languages
@@ -287,7 +287,7 @@ fn the_first_rule_that_fits_chooses_the_target() {
 }
 
 #[test]
-fn of_rules_with_languages_the_one_that_suits_best_is_taken() {
+fn rule_with_the_best_language_match_is_chosen() {
     let rule = |languages: &[&str], target: &str| Rule {
         platforms: vec![],
         languages: languages.iter().map(|tag| String::from(*tag)).collect(),
@@ -317,7 +317,7 @@ fn of_rules_with_languages_the_one_that_suits_best_is_taken() {
 }
 
 #[test]
-fn a_prefetch_of_a_link_that_counts_its_clicks_is_to_come_again() {
+fn prefetch_of_a_click_limited_link_is_deferred() {
     let counted = Link {
         max_clicks: 3,
         ..link()
@@ -332,7 +332,7 @@ fn a_prefetch_of_a_link_that_counts_its_clicks_is_to_come_again() {
 }
 
 #[test]
-fn an_app_is_woken_where_it_can_be() {
+fn app_is_opened_on_supported_platforms() {
     let app = |platform, url: &str, fallback: Option<&str>| App {
         platform,
         url: url.into(),
@@ -405,7 +405,7 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
 }
 
 #[test]
-fn an_ended_link_is_answered_in_its_domains_words() {
+fn ended_link_shows_the_page_of_its_domain() {
     let mut domain = domain();
     let gone = || Answer::Gone(InactiveReason::UsedUp);
     assert!(gone().reply(&domain).body.contains("has expired"));
@@ -415,7 +415,7 @@ fn an_ended_link_is_answered_in_its_domains_words() {
 }
 
 #[test]
-fn the_marker_of_a_scan_is_not_passed_on() {
+fn scan_marker_is_not_passed_to_the_target() {
     let link = Link {
         target: "https://t.example/?x".into(),
         pass_query: true,
@@ -437,7 +437,7 @@ fn the_marker_of_a_scan_is_not_passed_on() {
 
 proptest! {
     #[test]
-    fn no_query_string_breaks_the_header(query: Vec<u8>) {
+    fn query_string_never_breaks_the_location_header(query: Vec<u8>) {
         let link = Link { pass_query: true, ..link() };
         let visit = Visit { query: &query, ..Visit::default() };
         prop_assert!(location(&link, &visit).bytes().all(|byte| byte.is_ascii_graphic()));
@@ -445,7 +445,7 @@ proptest! {
 }
 
 #[test]
-fn a_previewer_is_shown_the_preview_and_others_the_redirect() {
+fn previewer_gets_the_preview_and_others_the_redirect() {
     let preview = Preview {
         title: "A title".into(),
         ..Default::default()
@@ -499,7 +499,7 @@ fn ended_link_uses_its_or_domain_fallback_unless_disabled() {
 }
 
 #[test]
-fn a_click_on_a_tracked_link_takes_its_name_along() {
+fn tracked_link_adds_the_click_tag_to_the_target() {
     let tracked = |target: &str, pass_query| Link {
         is_tracked: true,
         pass_query,

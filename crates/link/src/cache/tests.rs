@@ -43,7 +43,7 @@ fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
 }
 
 #[test]
-fn a_link_is_read_again_from_time_to_time_by_one_request() {
+fn due_link_is_refreshed_by_a_single_request() {
     let mut memory = memory();
     assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
     memory.learn(&name("abc"), told(link(), None), 1_000);
@@ -54,7 +54,7 @@ fn a_link_is_read_again_from_time_to_time_by_one_request() {
 }
 
 #[test]
-fn origin_answers_and_used_up_links_are_reread_sooner() {
+fn origin_answers_and_used_up_links_are_refreshed_sooner() {
     let mut memory = memory();
     let of_origin = LinkReading {
         source: Source::Origin,
@@ -77,7 +77,7 @@ fn origin_answers_and_used_up_links_are_reread_sooner() {
 }
 
 #[test]
-fn a_link_that_was_only_looked_at_is_not_read_at_every_look() {
+fn inspection_does_not_refresh_the_link_every_time() {
     let mut memory = memory();
     let living = Link {
         life_ms: 100_000,
@@ -90,7 +90,7 @@ fn a_link_that_was_only_looked_at_is_not_read_at_every_look() {
 }
 
 #[test]
-fn what_is_trusted_again_is_known_and_soon_due() {
+fn retrusted_link_is_cached_and_soon_due_for_refresh() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.revalidate_all();
@@ -102,7 +102,7 @@ fn what_is_trusted_again_is_known_and_soon_due() {
 }
 
 #[test]
-fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
+fn link_is_refreshed_when_its_lifetime_needs_renewal() {
     let mut memory = memory();
     let living = || Link {
         life_ms: 10_000,
@@ -129,7 +129,7 @@ fn a_link_is_read_again_when_its_life_is_to_be_renewed() {
 }
 
 #[test]
-fn what_is_suspect_is_there_if_nobody_can_be_asked() {
+fn stale_link_is_available_when_revalidation_is_impossible() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.learn_unknown(&name("abd"), 0);
@@ -142,7 +142,7 @@ fn what_is_suspect_is_there_if_nobody_can_be_asked() {
 }
 
 #[test]
-fn an_edit_drops_what_is_known() {
+fn edit_invalidates_the_cached_link() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.forget(&name("abc"));
@@ -157,7 +157,7 @@ fn an_edit_drops_what_is_known() {
 }
 
 #[test]
-fn a_link_that_has_clicks_left_again_is_known_no_longer() {
+fn link_with_clicks_left_again_is_dropped_from_the_cache() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), None), 0);
     memory.drop_link(&name("abc"));
@@ -165,7 +165,7 @@ fn a_link_that_has_clicks_left_again_is_known_no_longer() {
 }
 
 #[test]
-fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
+fn unknown_codes_are_cached_for_limited_time_and_number() {
     let mut memory = memory();
     memory.learn_unknown(&name("abc"), 1_000);
     assert_eq!(memory.find(&name("abc"), 5_999), CacheLookup::Unknown);
@@ -182,7 +182,7 @@ fn unknown_codes_are_known_for_a_while_and_not_without_bound() {
 }
 
 #[test]
-fn what_is_asked_for_stays() {
+fn frequently_read_link_is_not_evicted() {
     let mut memory = memory();
     memory.learn(&name("hot"), told(link(), None), 0);
     for number in 0..1_000 {
@@ -206,7 +206,7 @@ fn cache_is_empty_when_clock_is_behind_all_entries() {
 }
 
 #[test]
-fn what_a_link_takes_grows_with_its_addresses_and_languages() {
+fn cached_link_size_grows_with_its_addresses_and_languages() {
     let mut memory = memory();
     let mut told_of = |code: &str, link: Link| {
         let before = memory.size().1;
@@ -248,7 +248,7 @@ fn fitting_entry_is_cached_and_oversized_entry_evicts_nothing() {
 }
 
 #[test]
-fn evictions_are_told_once() {
+fn evictions_are_reported_once() {
     let mut memory = memory();
     for number in 0..103 {
         memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
@@ -257,7 +257,7 @@ fn evictions_are_told_once() {
 }
 
 #[test]
-fn a_name_is_that_of_its_link() {
+fn cached_link_name_equals_its_link_id() {
     assert_eq!(name("a-_Z9").as_bytes(), b"s/a-_Z9");
     let id: LinkId = "s/aZ3k9Qx".parse().unwrap();
     assert_eq!(LinkName::from(&id).as_bytes(), b"s/aZ3k9Qx");
@@ -284,7 +284,7 @@ fn a_name_is_that_of_its_link() {
 proptest! {
     /// After any sequence of operations, the bounds hold and lookups return the latest value.
     #[test]
-    fn the_bounds_hold(
+    fn cache_never_exceeds_its_bounds(
         steps in prop::collection::vec((0_u8..20, 0_u8..4, 1_usize..400), 0..300),
         entries_max in 0_usize..12, bytes_max in 0_usize..1_000
     ) {
@@ -317,7 +317,7 @@ proptest! {
 }
 
 #[test]
-fn an_ended_link_is_known_for_as_long_as_an_unknown_code() {
+fn ended_link_is_cached_as_long_as_an_unknown_code() {
     let mut memory = memory();
     memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
     for now_ms in [1_000, 5_999] {

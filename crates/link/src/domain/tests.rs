@@ -14,7 +14,7 @@ fn with(field: &str, value: Value) -> Result<Domains, String> {
 }
 
 #[test]
-fn what_is_not_said_is_the_safe_default() {
+fn missing_domain_option_gets_the_safe_default() {
     let domains = read(json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]})).unwrap();
     let domain = domains.default_domain();
     assert_eq!(domain.length.digits(), 7);
@@ -28,7 +28,7 @@ fn what_is_not_said_is_the_safe_default() {
 }
 
 #[test]
-fn a_port_and_a_scheme_are_in_the_url() {
+fn domain_url_contains_its_port_and_scheme() {
     let mut json = json!({"domains": [{"id": "s", "hosts": ["localhost"]}]});
     json["domains"][0]["scheme"] = json!("http");
     json["domains"][0]["port"] = json!(10000);
@@ -39,7 +39,7 @@ fn a_port_and_a_scheme_are_in_the_url() {
 }
 
 #[test]
-fn a_domain_is_found_by_its_host_in_any_spelling() {
+fn domain_is_found_by_any_spelling_of_its_host() {
     let domains = with("hosts", json!(["s.example.com", "x.example.com"])).unwrap();
     for host in [
         "s.example.com",
@@ -195,7 +195,7 @@ fn each_bound_is_itself_allowed() {
 }
 
 #[test]
-fn a_life_is_told_in_days_and_app_schemes_by_their_names() {
+fn lifetime_is_set_in_days_and_app_schemes_by_name() {
     let domains = with("life_days", json!(2)).unwrap();
     assert_eq!(domains.by_id("s").unwrap().life_ms(), 172_800_000);
     let domains = with("app_schemes", json!(["weixin"])).unwrap();
@@ -204,7 +204,7 @@ fn a_life_is_told_in_days_and_app_schemes_by_their_names() {
 }
 
 #[test]
-fn life_follows_the_length_of_a_generated_code() {
+fn lifetime_depends_on_the_length_of_a_generated_code() {
     const DAY_MS: u64 = 86_400_000;
     let domains = with("life_days_by_length", json!({"5": 10, "8": 0})).unwrap();
     let domain = domains.by_id("s").unwrap();
@@ -237,7 +237,7 @@ fn life_follows_the_length_of_a_generated_code() {
 }
 
 #[test]
-fn a_document_keeps_its_version_and_leaves_out_what_is_not_said() {
+fn document_keeps_its_version_and_omits_unset_options() {
     let domain = json!({"id": "s", "hosts": ["s.example.com"]});
     let domains = read(json!({"version": 7, "domains": [domain]})).unwrap();
     assert_eq!(domains.version(), 7);
@@ -250,7 +250,7 @@ fn a_document_keeps_its_version_and_leaves_out_what_is_not_said() {
 }
 
 #[test]
-fn what_is_published_is_what_is_read() {
+fn published_domains_document_round_trips() {
     let domains = with("assetlinks", json!([{"relation": ["x"]}])).unwrap();
     let published = serde_json::to_value(domains.to_config()).unwrap();
     assert_eq!(read(published).unwrap(), domains);

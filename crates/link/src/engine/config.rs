@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_of_each_number_is_itself_allowed() {
+    fn maximum_of_each_number_is_allowed() {
         for (part, name, max) in [
             ("origin", "timeout_ms", 60_000_u64),
             ("origin", "waiting_max", 1_000_000),

@@ -52,7 +52,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn the_last_user_agents_are_remembered() {
+    fn recent_user_agents_are_cached() {
         let mut crawlers = Crawlers::new(7);
         for user_agent in [b"one", b"two", b"one"] {
             let user_agent = user_agent.as_slice();
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn each_user_agent_is_told_as_if_it_were_read_each_time() {
+    fn cached_classification_of_a_user_agent_equals_a_fresh_one() {
         let mut crawlers = Crawlers::new(7);
         for n in 0..3 * REMEMBERED_MAX {
             let name = match n % 3 {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_host_has_its_domain_whichever_was_asked_for_before() {
+    fn each_host_gets_its_domain_after_any_earlier_lookup() {
         let mut sites = Sites::default();
         assert!(sites.find(b"a.example").is_none());
         let document =

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_the_same_link_wait_for_one_look_up() {
+    fn requests_for_the_same_link_share_one_lookup() {
         let mut bench = Bench::new();
         let first = bench.wait(1, "abc", false).unwrap().unwrap();
         assert_eq!(bench.wait(2, "abc", false), Ok(None));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_that_nobody_waits_for_leave_half_to_others() {
+    fn background_lookups_leave_half_the_capacity_free() {
         let mut bench = Bench::new();
         let first = bench.refresh("abc").unwrap();
         assert_eq!(bench.refresh("abc"), None, "it is under way");
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_memory_has_leave_half_to_those_that_it_has_not() {
+    fn lookups_of_cached_links_leave_half_to_uncached_links() {
         let mut bench = Bench::new();
         assert!(bench.wait_for(held(1, "abc")).unwrap().is_some());
         let too_many = bench.wait_for(held(2, "abd")).unwrap_err();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_gone_is_forgotten_wherever_it_waits() {
+    fn disconnected_client_is_removed_from_every_queue() {
         let mut bench = Bench::new();
         let first = bench.wait(1, "abc", false).unwrap().unwrap();
         bench.wait(2, "abc", false).unwrap();
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_told_in_several_turns() {
+    fn many_waiting_requests_are_notified_in_batches() {
         let mut bench = Bench::new();
         let Bench {
             lookups, effects, ..

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_heard_of_once() {
+    fn each_link_change_is_read_once() {
         let mut poller = Poller::new(250, "weir");
         assert!(asks(&poller, "XREVRANGE\r\n"));
         assert_eq!(read(&mut poller, &[("5-0", "s/old")]), (vec![], true));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_begins_is_heard_from_its_beginning() {
+    fn new_change_stream_is_read_from_its_beginning() {
         let mut poller = Poller::new(250, "weir");
         assert_eq!(read(&mut poller, &[]), (vec![], true));
         assert_eq!(read(&mut poller, &[]), (vec![], false));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_were_cut_off_or_lost_are_missed() {
+    fn truncated_or_lost_changes_are_detected() {
         let mut poller = Poller::new(250, "weir");
         read(&mut poller, &[("5-0", "s/old")]);
         assert_eq!(read(&mut poller, &[("9-0", "s/abc")]), (vec![], true));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_fetched_when_it_is_another() {
+    fn changed_domains_document_is_fetched() {
         let mut poller = Poller::new(250, "weir");
         assert_eq!(poller.commands(), 4);
         assert!(asks(&poller, "\r\n0\r\n$2\r\n63\r\n"), "64 bytes of it");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_and_forgets_nothing() {
+    fn invalid_poll_reply_is_rejected_and_keeps_the_state() {
         let mut poller = Poller::new(250, "weir");
         read(&mut poller, &[("5-0", "s/old")]);
         let error = Value::Error(b"LOADING".to_vec());

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_is_a_get_of_somebody() {
+    fn only_get_requests_by_non_crawlers_are_clicks() {
         let check = |headers: &[(&str, &str)], is_visit: bool, is_click: bool| {
             let headers = Headers::new(headers);
             let fields = Fields::from_headers(&headers);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_a_link_a_file_or_nothing() {
+    fn path_resolves_to_a_link_a_file_or_nothing() {
         let domain = serde_json::from_str(r#"{"id":"s","hosts":["s.example"]}"#);
         let domain: Domain = domain.unwrap();
         let check = |path: &[u8], expected: Resource| {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_is_so_many_hops_from_the_end() {
+    fn client_address_is_the_configured_hops_from_the_end() {
         let fields = |chain| Fields {
             forwarded_for: chain,
             ..Fields::default()
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_begins_behind_the_first_question_mark() {
+    fn query_begins_after_the_first_question_mark() {
         let fields = Fields {
             path: b"/a?b?c",
             ..Fields::default()

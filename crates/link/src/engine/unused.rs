@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn they_go_in_batches_with_a_pause() {
+    fn unused_clicks_are_sent_in_batches_with_a_pause() {
         let mut clicks = UnusedClicks::default();
         assert!(clicks.take_due(0).is_empty());
         (0..100).for_each(|sequence| clicks.push(unused(sequence)));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_the_most() {
+    fn unused_click_queue_is_bounded() {
         let mut clicks = UnusedClicks::default();
         (0..=UNUSED_MAX as u64).for_each(|sequence| clicks.push(unused(sequence)));
         assert_eq!(clicks.waiting.len(), UNUSED_MAX);

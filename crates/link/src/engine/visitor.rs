@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_is_kept() {
+    fn visitor_keeps_the_request_fields() {
         let headers: [(&str, &[u8]); 5] = [
             (":method", b"HEAD"),
             (":path", b"/abc?a=b"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_never_takes_more_than_is_said() {
+    fn visitor_memory_stays_within_its_stated_bound() {
         let long = vec![b'a'; 1 << 20];
         let code = vec![b'a'; Code::LEN_MAX];
         for query_len in [0, QUERY_LEN_MAX, QUERY_LEN_MAX + 1, 1 << 20] {

@@ -26,7 +26,7 @@ fn whole() -> Link {
 }
 
 #[test]
-fn a_record_is_written_as_the_contract_has_it() {
+fn link_record_is_encoded_as_in_the_contract() {
     let plain = Link::to("https://t.example/");
     assert_eq!(plain.encode(), br#"0 0 {"t":"https://t.example/"}"#);
     assert_eq!(Link::decode(&plain.encode()).unwrap().version, 1);
@@ -53,13 +53,13 @@ fn disabled_link_is_not_renewed_or_counted_and_keeps_its_data() {
 }
 
 #[test]
-fn what_a_later_version_adds_is_no_error() {
+fn record_fields_of_a_later_version_are_accepted() {
     let read = Link::decode(br#"0 0 {"t":"https://t.example/","z":[1]}"#);
     assert_eq!(read, Ok(Link::to("https://t.example/")));
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn invalid_link_record_is_rejected() {
     let check = |record: &str, expected: RecordError| {
         assert_eq!(Link::decode(record.as_bytes()), Err(expected), "{record}");
     };
@@ -154,7 +154,7 @@ fn link_has_at_most_the_allowed_number_of_parts() {
 }
 
 #[test]
-fn the_language_of_a_target_comes_back() {
+fn target_language_round_trips() {
     let link = Link {
         language: "zh-TW".into(),
         ..Link::to("a")
@@ -164,7 +164,7 @@ fn the_language_of_a_target_comes_back() {
 }
 
 #[test]
-fn words_of_platforms_are_those_in_json() {
+fn platform_labels_match_their_json_names() {
     for platform in Platform::ALL {
         let json = serde_json::to_value(platform).unwrap();
         assert_eq!(json, platform.label());
@@ -225,7 +225,7 @@ fn any_link() -> impl Strategy<Value = Link> {
 }
 
 #[test]
-fn gateways_have_nothing_that_a_password_protects() {
+fn gateways_store_no_password_protected_data() {
     let mut link = Link {
         apps: vec![App {
             platform: Platform::Ios,
@@ -258,7 +258,7 @@ fn gateways_have_nothing_that_a_password_protects() {
 }
 
 #[test]
-fn only_a_guarded_link_may_hide_where_it_leads() {
+fn only_a_guarded_link_may_omit_its_target() {
     assert_eq!(Link::decode(b"0 0 {}"), Err(RecordError::Target));
     let hashed = br#"0 0 {"g":"hash"}"#;
     assert_eq!(Link::decode(hashed), Err(RecordError::Target));
@@ -271,7 +271,7 @@ fn only_a_guarded_link_may_hide_where_it_leads() {
 
 proptest! {
     #[test]
-    fn every_link_comes_back_from_its_record(link in any_link()) {
+    fn every_link_round_trips_through_its_record(link in any_link()) {
         prop_assert_eq!(Link::decode(&link.encode()), Ok(link));
     }
 

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_document_reply_is_rejected() {
         for bad in [
             &b""[..],
             b"- -",

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_with_a_version_of_its_own() {
+    fn written_domains_are_read_with_their_own_version() {
         let before = domains(&["s.example".to_string()]);
         let read = read(&write(&before).unwrap());
         assert!(read.version() > 0);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_ends_within_the_beginning() {
+    fn longest_version_fits_the_document_prefix() {
         let longest = format!(r#"{{"version":{},"#, u64::MAX);
         assert!(longest.len() <= BEGINNING_LEN);
         let written = write(&domains(&["s.example".to_string()])).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_of_a_link_carry_one_hash_tag() {
+    fn keys_of_a_link_share_one_hash_tag() {
         let keys = LinkKeys::new("weir", &"s/aZ3k9Qx".parse().unwrap());
         assert_eq!(keys.record(), b"weir:link:{s/aZ3k9Qx}");
         assert_eq!(keys.clicks(), b"weir:link:{s/aZ3k9Qx}:clicks");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_tells_which_link_it_is_about() {
+    fn link_is_identified_from_a_redis_command() {
         let of = |words: &[&[u8]]| LinkKeys::of_command("weir", words).map(String::from);
         let link = Some("weir:link:{s/abc}".into());
         assert_eq!(of(&[b"GET", b"weir:link:{s/abc}"]), link);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_asks_for_the_keys_of_its_link_and_click() {
+    fn read_command_contains_the_keys_of_its_link_and_click() {
         let keys = LinkKeys::new("weir", &"s/abc".parse().unwrap());
         let click = ClickId {
             counter: 0xab,

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_read() {
+    fn added_link_change_is_read() {
         let link: LinkId = "s/aZ3k9Qx".parse().unwrap();
         let command = add("weir", &link);
         assert_eq!(command[1], b"weir:link:changes");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn other_entries_are_passed_over_and_what_is_no_entry_is_told() {
+    fn other_entries_are_skipped_and_invalid_ones_are_reported() {
         let mut other = add("weir", &"s/abc".parse().unwrap());
         other[7] = b"no link".to_vec();
         assert_eq!(read(&entry(&other)).unwrap().link, None);

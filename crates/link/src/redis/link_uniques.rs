@@ -86,7 +86,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_reply_has_four_counts() {
+    fn uniques_reply_has_four_counts() {
         let counts = [1, 2, 3, 4].map(Value::Integer);
         let read = parse(&Value::Array(counts.to_vec())).unwrap();
         assert_eq!((read.hour_visitors, read.day_addresses), (1, 4));

@@ -30,7 +30,7 @@ fn chosen(options: CodeOptions, text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn without_options_a_path_names_what_it_says() {
+fn path_without_spelling_options_is_taken_literally() {
     assert_eq!(named(PLAIN, "Spring-24").as_deref(), Some("Spring-24"));
     for path in [
         "spring/",
@@ -46,7 +46,7 @@ fn without_options_a_path_names_what_it_says() {
 }
 
 #[test]
-fn each_option_allows_what_it_says_and_nothing_else() {
+fn each_spelling_option_allows_only_its_own_variants() {
     let trailing_slash = CodeOptions {
         trailing_slash: true,
         ..PLAIN
@@ -91,7 +91,7 @@ fn each_option_allows_what_it_says_and_nothing_else() {
 }
 
 #[test]
-fn an_escape_never_becomes_another_character_of_ascii() {
+fn escape_never_decodes_to_another_ascii_character() {
     for path in [
         "spring%2F24",
         "spring%2f24",
@@ -115,7 +115,7 @@ fn an_escape_never_becomes_another_character_of_ascii() {
 }
 
 #[test]
-fn a_path_is_read_in_bounded_time() {
+fn path_is_parsed_in_bounded_time() {
     let longest = "\u{10ffff}".repeat(32);
     for path in [
         "a".repeat(1 << 20),
@@ -130,7 +130,7 @@ fn a_path_is_read_in_bounded_time() {
 }
 
 #[test]
-fn a_chosen_code_is_found_by_the_path_that_shows_it() {
+fn chosen_code_is_found_by_its_displayed_path() {
     for (text, code, shown) in [
         ("Spring", "spring", "spring"),
         ("größe", "xn--gre-6ka8i", "gr%C3%B6%C3%9Fe"),
@@ -156,7 +156,7 @@ fn a_chosen_code_is_found_by_the_path_that_shows_it() {
 }
 
 #[test]
-fn what_nobody_may_choose_is_refused_with_its_reason() {
+fn forbidden_chosen_code_is_refused_with_its_reason() {
     let character = |text, position| {
         let allowed = "use 0-9, A-Z, a-z, - and _";
         format!("has the invalid character {text} at position {position}: {allowed}")
@@ -211,7 +211,7 @@ fn generated_codes_are_in_lower_case_if_case_is_ignored() {
 }
 
 #[test]
-fn options_that_are_off_are_not_written() {
+fn disabled_spelling_options_are_not_serialized() {
     let one = r#"{"unicode":true}"#;
     let options: CodeOptions = serde_json::from_str(one).unwrap();
     assert!(options.unicode && !options.is_plain());
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn no_path_panics_and_each_has_one_code(path: Vec<u8>) {
+    fn arbitrary_path_never_panics_and_has_one_code(path: Vec<u8>) {
         for options in [PLAIN, ALL] {
             if let Some(read) = options.read(&path) && let Ok(code) = Code::new(&*read) {
                 let again = options.read(code.as_str().as_bytes()).map(Cow::into_owned);

@@ -61,7 +61,7 @@ fn private_targets_are_refused_unless_they_are_allowed() {
 
 /// The first and last address of each network, and their neighbours outside it.
 #[test]
-fn private_networks_end_where_they_end() {
+fn private_network_bounds_are_exact() {
     let private = [
         "0.255.255.255",
         "100.64.0.0",
@@ -164,7 +164,7 @@ const SPECIAL_NETWORKS: [&str; 53] = [
 ];
 
 #[test]
-fn every_special_network_is_refused_from_end_to_end() {
+fn every_special_network_is_refused_over_its_whole_range() {
     for network in SPECIAL_NETWORKS {
         let (first, prefix) = network.split_once('/').unwrap();
         let prefix: u32 = prefix.parse().unwrap();
@@ -212,7 +212,7 @@ fn every_special_network_is_refused_from_end_to_end() {
 }
 
 #[test]
-fn an_imitation_is_told_also_where_an_app_would_lead_to_it() {
+fn homograph_in_an_app_fallback_is_flagged() {
     let flag = |address: &str| flag_of(&Link::to(address));
     let imitation = "https://xn--pple-43d.com/";
     assert_eq!(flag(imitation), Some(Flag::IdnHomograph));
@@ -225,7 +225,7 @@ fn an_imitation_is_told_also_where_an_app_would_lead_to_it() {
 }
 
 #[test]
-fn the_fallback_of_an_intent_is_a_target_as_others_are() {
+fn intent_fallback_is_checked_like_any_target() {
     let with = |fallback: &str| {
         format!("intent://x#Intent;scheme=openapp;S.browser_fallback_url={fallback};end")
     };
@@ -268,7 +268,7 @@ fn refused(text: &str) -> &'static str {
 }
 
 #[test]
-fn plain_targets_are_taken_as_they_are() {
+fn plain_targets_are_accepted_unchanged() {
     for text in [
         "https://example.com/",
         "http://example.com:8080/a/b?c=d&e=%20#f",
@@ -285,7 +285,7 @@ fn plain_targets_are_taken_as_they_are() {
 }
 
 #[test]
-fn a_target_is_stored_as_browsers_read_it() {
+fn target_is_stored_as_browsers_parse_it() {
     for (text, stored) in [
         ("HTTPS://EXAMPLE.com", "https://example.com/"),
         (
@@ -323,7 +323,7 @@ fn executable_schemes_are_refused_in_any_spelling() {
 }
 
 #[test]
-fn userinfo_that_passes_for_a_host_is_refused() {
+fn userinfo_that_imitates_a_host_is_refused() {
     for text in [
         "https://bank.example@evil.test/",
         "https://user:password@example.com/",
@@ -336,7 +336,7 @@ fn userinfo_that_passes_for_a_host_is_refused() {
 }
 
 #[test]
-fn control_characters_spaces_and_invisible_ones_are_refused() {
+fn control_space_and_invisible_characters_are_refused() {
     for text in [
         "https://example.com/\r\nset-cookie: a=b",
         "https://example.com/\n",
@@ -368,7 +368,7 @@ fn backslashes_are_refused() {
 }
 
 #[test]
-fn what_is_no_whole_url_is_refused() {
+fn incomplete_target_url_is_refused() {
     for text in [
         "",
         "example.com",
@@ -394,7 +394,7 @@ fn what_is_no_whole_url_is_refused() {
 }
 
 #[test]
-fn loops_onto_any_own_domain_are_refused_in_every_spelling() {
+fn redirect_loops_to_own_domains_are_refused_in_any_spelling() {
     for text in [
         "https://s.example.com/abc",
         "http://S.EXAMPLE.COM:8080/",
@@ -410,7 +410,7 @@ fn loops_onto_any_own_domain_are_refused_in_every_spelling() {
 }
 
 #[test]
-fn denied_hosts_and_what_is_under_them_are_refused() {
+fn denied_hosts_and_their_subdomains_are_refused() {
     for text in [
         "https://evil.example/",
         "https://www.EVIL.example/a",
@@ -463,7 +463,7 @@ fn homographs_are_flagged_and_names_in_other_scripts_are_not() {
 }
 
 #[test]
-fn a_target_is_as_long_as_browsers_and_proxies_are_sure_to_take() {
+fn target_length_is_bounded_for_browsers_and_proxies() {
     let long = |len: usize| {
         let start = "https://example.com/";
         start.to_string() + &"a".repeat(len - start.len())
@@ -476,7 +476,7 @@ fn a_target_is_as_long_as_browsers_and_proxies_are_sure_to_take() {
 }
 
 #[test]
-fn a_page_leads_to_pages_only() {
+fn page_target_must_be_a_web_page() {
     let domains = domains(json!({}));
     let page = |text| check_page(text, &domains, domains.default_domain());
     assert!(page("https://example.com/").is_ok());
@@ -487,7 +487,7 @@ fn a_page_leads_to_pages_only() {
 proptest! {
     /// Every accepted target is visible ASCII, and is accepted unchanged when checked again.
     #[test]
-    fn what_is_stored_is_visible_ascii_and_stays_as_it_is(
+    fn accepted_target_is_visible_ascii_and_stays_unchanged(
         text in "(https?|weixin|HTTPS)://[a-zäσж0-9.@:-]{0,12}[/?#]?\\PC{0,12}"
     ) {
         if let Ok(target) = checked(&text) {

@@ -14,7 +14,7 @@ fn with_link(config: &str) -> Host {
 }
 
 #[test]
-fn clicks_from_redis_and_from_memory_are_rows_of_one_batch() {
+fn clicks_from_redis_and_memory_share_one_batch() {
     let mut host = with_link(r#"{"redis":{}}"#);
     for method in ["GET", "HEAD", "GET", "HEAD", "GET"] {
         host.request(method, "/abc", &[("referer", "https://Page.example/x?y")]);
@@ -41,7 +41,7 @@ fn clicks_from_redis_and_from_memory_are_rows_of_one_batch() {
 }
 
 #[test]
-fn the_address_may_be_that_of_the_header() {
+fn client_address_can_be_read_from_a_header() {
     let mut host = with_link(r#"{"redis":{},"clicks":{"trusted_hops":1}}"#);
     for chain in ["192.0.2.7, 10.0.0.1", "10.0.0.1"] {
         for _ in 0..2 {
@@ -61,7 +61,7 @@ fn the_address_may_be_that_of_the_header() {
 }
 
 #[test]
-fn a_batch_whose_reply_is_lost_is_sent_again_by_its_name() {
+fn batch_with_lost_reply_is_resent_with_the_same_id() {
     let mut host = with_link(r#"{"redis":{}}"#);
     host.click("/abc");
     host.run();
@@ -127,7 +127,7 @@ fn read_under_way(host: &Host) -> weir_engine::BatchId {
 }
 
 #[test]
-fn a_click_whose_reply_is_late_is_used_once_by_the_look_up() {
+fn click_with_late_reply_is_used_once_by_the_lookup() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
     let read = read_under_way(&host);
@@ -142,7 +142,7 @@ fn a_click_whose_reply_is_late_is_used_once_by_the_look_up() {
 }
 
 #[test]
-fn a_click_that_redis_runs_after_the_look_up_is_not_used_again() {
+fn click_executed_after_the_lookup_is_not_used_again() {
     let mut host = with_maximum(2);
     let stream = host.click("/max");
     let read = read_under_way(&host);
@@ -155,7 +155,7 @@ fn a_click_that_redis_runs_after_the_look_up_is_not_used_again() {
 }
 
 #[test]
-fn a_click_that_led_nowhere_is_given_back() {
+fn click_without_a_redirect_is_returned() {
     let mut host = with_maximum(1);
     host.has_origin = false;
     let stream = host.click("/max");
@@ -173,7 +173,7 @@ fn a_click_that_led_nowhere_is_given_back() {
 }
 
 #[test]
-fn what_is_given_back_is_told_until_redis_has_heard() {
+fn click_return_is_retried_until_redis_confirms_it() {
     let mut host = with_maximum(1);
     host.has_origin = false;
     host.click("/max");
@@ -193,7 +193,7 @@ fn what_is_given_back_is_told_until_redis_has_heard() {
 }
 
 #[test]
-fn a_click_whose_client_has_left_is_given_back() {
+fn click_of_a_disconnected_client_is_returned() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
     host.close(stream);
@@ -267,7 +267,7 @@ fn click_with_lost_reply_is_returned_when_memory_refuses_it() {
 
 /// Otherwise Redis would, after an outage, receive returns for all requests that it never got.
 #[test]
-fn a_click_that_redis_never_heard_of_is_not_given_back() {
+fn click_never_sent_to_redis_is_not_returned() {
     for leaves in [false, true] {
         let mut host = with_maximum_and(ONE_LOOK_UP, 1);
         host.is_connected = false;
@@ -287,7 +287,7 @@ fn a_click_that_redis_never_heard_of_is_not_given_back() {
 
 /// The client has left when the answer arrives, and the engine has not been notified.
 #[test]
-fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
+fn click_with_undeliverable_answer_is_returned() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
     host.gone.insert(stream);
@@ -315,7 +315,7 @@ fn a_click_whose_answer_cannot_be_delivered_is_given_back() {
 
 /// Hosts report undeliverable answers right after the effects of the event that answered.
 #[test]
-fn a_click_whose_answer_has_arrived_stays_used() {
+fn click_with_delivered_answer_stays_used() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
     host.run();
@@ -327,7 +327,7 @@ fn a_click_whose_answer_has_arrived_stays_used() {
 }
 
 #[test]
-fn a_click_that_is_free_again_is_found_soon() {
+fn click_available_again_is_found_soon() {
     let mut host = with_maximum(1);
     let used = host.click("/max");
     host.run();

@@ -3,7 +3,7 @@
 use crate::host::{Host, link};
 
 #[test]
-fn an_edit_is_seen_after_the_next_poll() {
+fn edit_is_visible_after_the_next_poll() {
     let mut host = Host::new();
     host.redis
         .records

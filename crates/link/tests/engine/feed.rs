@@ -91,7 +91,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// An edge that keeps reading finally has the origin's state, and never goes backwards.
     #[test]
-    fn who_reads_on_knows_all(steps in prop::collection::vec(step(), 0..60)) {
+    fn edge_that_keeps_reading_reaches_the_origin_state(steps in prop::collection::vec(step(), 0..60)) {
         let (mut origin, mut edge) = (Origin::default(), Links::default());
         let mut pages = vec![origin.page(0, 3, 0)];
         for (index, step) in (1..).zip(steps) {
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_the_reader_of_cursors(text in ".{0,60}", seq: u64) {
+    fn arbitrary_text_never_panics_the_cursor_parser(text in ".{0,60}", seq: u64) {
         let _ = text.parse::<Cursor>();
         let cursor = Cursor { source: source(), seq };
         prop_assert_eq!(format!("{cursor}").parse(), Ok(cursor));
@@ -169,7 +169,7 @@ fn page_of_another_feed_position_or_time_is_rejected() {
 }
 
 #[test]
-fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
+fn edge_feed_omits_links_reserved_for_gateways() {
     let plain = Link::to("https://t.example/");
     assert!(is_for_edges(&plain));
     let counted = Link {
@@ -203,7 +203,7 @@ fn an_edge_is_not_told_of_what_only_a_gateway_may_answer() {
 }
 
 #[test]
-fn a_cursor_has_one_spelling() {
+fn feed_cursor_has_one_spelling() {
     for bad in [
         "",
         "f1",

@@ -22,7 +22,7 @@ fn crowd(host: &mut Host, count: usize) -> Vec<StreamId> {
 }
 
 #[test]
-fn a_look_up_names_the_link_and_why_it_is_asked() {
+fn origin_lookup_contains_the_link_and_purpose() {
     let mut host = Host::with(r#"{"redis":{},"origin":{"timeout_ms":500}}"#);
     let asked = |host: &mut Host, method: &str, path: &str| {
         host.request(method, path, &[("cookie", "secret")]);
@@ -113,7 +113,7 @@ fn what_is_unknown_is_remembered_for_a_while() {
 }
 
 #[test]
-fn a_link_that_nobody_clicked_for_its_life_has_ended() {
+fn link_without_clicks_for_its_lifetime_has_ended() {
     let mut host = Host::new();
     let idle = Link {
         life_ms: 3_000,
@@ -146,7 +146,7 @@ fn a_link_that_nobody_clicked_for_its_life_has_ended() {
 }
 
 #[test]
-fn many_requests_for_one_cold_link_are_one_look_up() {
+fn many_requests_for_one_cold_link_share_one_lookup() {
     let mut host = Host::new();
     host.cold.insert("s/abc".into(), link(COLD));
     let streams = crowd(&mut host, 150);
@@ -159,7 +159,7 @@ fn many_requests_for_one_cold_link_are_one_look_up() {
 }
 
 #[test]
-fn requests_for_one_unknown_link_are_answered_in_several_turns() {
+fn requests_for_one_unknown_link_are_answered_in_batches() {
     let mut host = Host::new();
     let streams = crowd(&mut host, 2 * BATCH_MAX + 1);
     let (&lookup, _) = host.lookups.first_key_value().unwrap();
@@ -191,7 +191,7 @@ fn followers_are_answered_after_lookup_client_leaves() {
 }
 
 #[test]
-fn late_request_learns_of_an_earlier_lookup() {
+fn late_request_shares_the_result_of_an_earlier_lookup() {
     let mut host = Host::new();
     let first = host.click("/abc");
     host.tick();
@@ -214,7 +214,7 @@ fn late_request_learns_of_an_earlier_lookup() {
 }
 
 #[test]
-fn clients_that_have_gone_leave_their_place_to_others() {
+fn disconnected_clients_free_their_waiting_slots() {
     let config = r#"{"redis":{},"origin":{"waiting_max":3}}"#;
     let mut host = Host::with(config);
     let streams = crowd(&mut host, 3);
@@ -285,7 +285,7 @@ fn follower_without_redis_entry_starts_its_own_lookup() {
 }
 
 #[test]
-fn look_ups_that_cannot_be_sent_are_answered_in_turns() {
+fn unsendable_lookups_are_all_answered_with_503() {
     let config = r#"{"redis":{},"origin":{"limit":{"rate":1000,"per":"1s","burst":1000}}}"#;
     let mut host = Host::with(config);
     host.has_origin = false;
@@ -296,7 +296,7 @@ fn look_ups_that_cannot_be_sent_are_answered_in_turns() {
 }
 
 #[test]
-fn more_requests_than_may_wait_are_told_at_once() {
+fn requests_beyond_the_waiting_limit_are_refused_at_once() {
     let config = r#"{"redis":{"waiting_max":10,"batches_max":1},
         "origin":{"limit":{"rate":1,"per":"1s","burst":3},"waiting_max":2}}"#;
     let mut host = Host::with(config);
@@ -312,7 +312,7 @@ fn more_requests_than_may_wait_are_told_at_once() {
 }
 
 #[test]
-fn what_the_origin_has_told_is_remembered_while_redis_is_down() {
+fn origin_answers_are_cached_while_redis_is_down() {
     let mut host = Host::new();
     host.cold.insert("s/abc".into(), link(COLD));
     host.is_connected = false;
@@ -375,7 +375,7 @@ fn five_thousand_cached_links_are_answered_after_redis_loss() {
 }
 
 #[test]
-fn link_gone_at_origin_is_dropped_after_redis_loss() {
+fn link_deleted_at_origin_is_dropped_after_redis_loss() {
     let mut host = Host::new();
     host.redis.records.insert("s/abc".into(), link(COLD));
     host.redis.tell_of("s/another");
@@ -393,7 +393,7 @@ fn link_gone_at_origin_is_dropped_after_redis_loss() {
 }
 
 #[test]
-fn what_nobody_can_confirm_is_answered_at_once_for_a_while() {
+fn unconfirmable_cached_link_is_served_at_once_for_a_while() {
     let mut host = Host::new();
     host.redis.records.insert("s/abc".into(), link(COLD));
     host.redis.tell_of("s/another");

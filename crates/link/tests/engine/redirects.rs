@@ -13,7 +13,7 @@ const TARGET: &str = "https://target.example/page";
 
 /// Ticks poll, send batches of clicks, and check deadlines.
 #[test]
-fn ticks_are_as_far_apart_as_what_is_due_first() {
+fn tick_interval_is_the_shortest_due_interval() {
     let tick_ms = |poll_ms: u64, flush_ms: u64, deadline_ms: u64| {
         let mut host = Host::with(&format!(
             r#"{{"redis":{{"deadline_ms":{deadline_ms}}},"poll_interval_ms":{poll_ms},
@@ -49,7 +49,7 @@ fn a_link_comes_from_redis_once_and_then_from_memory() {
 }
 
 #[test]
-fn until_domains_are_known_and_for_other_hosts_requests_go_on() {
+fn requests_pass_through_until_their_domain_is_loaded() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.advance(0);
     let early = host.click("/abc");
@@ -110,7 +110,7 @@ fn requests_without_redis_wait_one_second_only_at_startup() {
 }
 
 #[test]
-fn no_more_requests_are_held_than_memory_has_room_for() {
+fn held_requests_are_bounded_by_memory() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     let long = format!("/{}", "a".repeat(1_024));
     let long = host.click(&long);
@@ -124,7 +124,7 @@ fn no_more_requests_are_held_than_memory_has_room_for() {
 }
 
 #[test]
-fn what_an_answer_depends_on_is_kept_while_the_request_waits() {
+fn waiting_request_keeps_the_inputs_of_its_answer() {
     let mut host = Host::new();
     let passing = Link {
         pass_query: true,
@@ -201,7 +201,7 @@ fn link_lost_by_redis_is_served_while_removal_is_unconfirmed() {
 }
 
 #[test]
-fn nothing_is_read_for_clients_that_have_gone() {
+fn disconnected_clients_cause_no_redis_reads() {
     let mut host = Host::new();
     let streams: Vec<_> = (0..3).map(|_| host.click("/abc")).collect();
     streams.iter().for_each(|stream| host.close(*stream));
@@ -211,7 +211,7 @@ fn nothing_is_read_for_clients_that_have_gone() {
 }
 
 #[test]
-fn renewals_take_no_place_from_requests_that_wait() {
+fn cache_refreshes_take_no_queue_slots_of_waiting_requests() {
     let config = r#"{"redis":{"waiting_max":1,"batches_max":1},"cache":{"fresh_ms":1000}}"#;
     let mut host = Host::with(config);
     for code in ["s/hot", "s/warm"] {
@@ -255,7 +255,7 @@ fn click_limit_is_counted_by_redis_until_used_up() {
 }
 
 #[test]
-fn permanent_redirect_is_cached_no_longer_than_link_lives() {
+fn permanent_redirect_is_cached_only_until_the_link_expires() {
     let mut host = Host::new();
     let status = RedirectStatus::MovedPermanently;
     let permanent = Link {
@@ -276,7 +276,7 @@ fn permanent_redirect_is_cached_no_longer_than_link_lives() {
 }
 
 #[test]
-fn only_clicks_renew_a_life() {
+fn only_clicks_extend_the_expiry_of_a_link() {
     let mut host = Host::with(r#"{"redis":{},"cache":{"fresh_ms":1000}}"#);
     host.redis.records.insert("s/abc".into(), link(TARGET));
     let bot = ("user-agent", "Googlebot/2.1");
@@ -301,7 +301,7 @@ fn only_clicks_renew_a_life() {
 }
 
 #[test]
-fn only_clicks_use_clicks() {
+fn only_clicks_count_against_the_click_limit() {
     let mut host = Host::new();
     let once = Link {
         max_clicks: 1,
@@ -321,7 +321,7 @@ fn only_clicks_use_clicks() {
 }
 
 #[test]
-fn a_domain_answers_in_its_own_words_where_no_link_leads() {
+fn domain_serves_its_own_pages_for_missing_links() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],
         "gone_page":"<p>over","unavailable_page":"<p>later","home":"https://home.example/",
@@ -389,7 +389,7 @@ fn password_link_is_answered_by_origin_and_uses_no_click() {
 }
 
 #[test]
-fn password_link_known_only_to_origin_goes_to_origin() {
+fn password_link_missing_in_redis_is_forwarded_to_origin() {
     let mut host = Host::new();
     let face = Link {
         guard: Some(PasswordGuard::default()),
@@ -411,7 +411,7 @@ fn password_link_known_only_to_origin_goes_to_origin() {
 }
 
 #[test]
-fn each_click_on_a_tracked_link_has_a_name_of_its_own() {
+fn each_click_on_a_tracked_link_gets_a_unique_click_tag() {
     let key = SigningKey::new("k1", &[7; 32]).unwrap();
     let keys = KeyRing::new(vec![key]).unwrap();
     let mut host = Host::new();

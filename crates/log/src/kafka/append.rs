@@ -227,7 +227,7 @@ mod tests {
 
     /// Uses librdkafka's mock brokers: a real broker does not forget a producer on request.
     #[tokio::test]
-    async fn a_producer_that_librdkafka_gives_up_is_replaced() {
+    async fn producer_with_a_fatal_librdkafka_error_is_replaced() {
         let settings = Settings::from_url("kafka://127.0.0.1:1/t?partitions=1").unwrap();
         let settings = settings.with_properties("test.mock.num.brokers=1").unwrap();
         let appender = Appender::new(&settings).unwrap();

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_servers_topic_and_numbers() {
+    fn kafka_url_contains_servers_topic_and_numbers() {
         let settings =
             Settings::from_url("kafka://a:1,b.c:2/shop.events?replicas=1&partitions=8").unwrap();
         assert_eq!(settings.servers, "a:1,b.c:2");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_with_the_way_to_write_it() {
+    fn invalid_kafka_url_is_refused_with_the_expected_format() {
         for url in [
             "",
             "kafka://",
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_lines_and_none_may_break_a_promise() {
+    fn kafka_properties_that_weaken_guarantees_are_refused() {
         let settings = || Settings::from_url("kafka://a:1").unwrap();
         let text = "# how we are called\nclient.id = shop \n\nsocket.timeout.ms=7000\n";
         let told = settings().with_properties(text).unwrap().client();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn kafka_passwords_are_not_shown() {
         let settings = Settings::from_url("kafka://a:1").unwrap();
         let settings = settings.with_properties("sasl.password=hush").unwrap();
         assert!(!format!("{settings:?}").contains("hush"));

@@ -64,7 +64,7 @@ async fn group_resumes_at_its_commit_and_new_group_starts_at_zero() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_time_has_a_place_and_a_place_a_lag() {
+async fn times_map_to_offsets_and_offsets_have_a_lag() {
     let mut cluster = cluster().await;
     let log = cluster.log("times?partitions=2");
     let start_ms = now_ms() - 100_000;
@@ -120,7 +120,7 @@ async fn delete_before(servers: &str, topic: &str, position: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_fit_is_refused_whole() {
+async fn batch_with_an_invalid_record_is_refused_whole() {
     let mut cluster = cluster().await;
     let log = cluster.log("refused?partitions=2");
     append(&log, 0, &["first"], now_ms()).await;
@@ -153,7 +153,7 @@ async fn what_is_not_fit_is_refused_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_that_is_not_as_configured_says_what_to_do() {
+async fn misconfigured_topic_is_reported_with_a_remedy() {
     let mut cluster = cluster().await;
     let log = cluster.log("other?partitions=6");
     in_time("the topic", log.ready()).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_topic_that_is_not_as_configured_says_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_no_event_holds_up_nothing() {
+async fn record_that_is_not_an_event_blocks_no_others() {
     let mut cluster = cluster().await;
     let log = cluster.log("poisoned?partitions=1");
     append(&log, 0, &["before"], now_ms()).await;

@@ -87,7 +87,7 @@ async fn without_brokers_appends_are_unknown_and_readers_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn brokers_that_hang_are_as_good_as_away() {
+async fn hanging_brokers_are_treated_as_unreachable() {
     let mut cluster = cluster().await;
     let servers = cluster.kafka().servers();
     let log = impatient(&servers, "frozen?partitions=1");
@@ -110,7 +110,7 @@ async fn brokers_that_hang_are_as_good_as_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_brokers_is_bounded() {
+async fn records_waiting_for_brokers_are_bounded() {
     let mut cluster = cluster().await;
     let mut settings = cluster.settings("bounded?partitions=1");
     settings.waiting_len_max = 10_000;

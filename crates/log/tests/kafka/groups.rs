@@ -119,7 +119,7 @@ async fn consume(servers: &str, file: &Path, name: &str) {
 
 /// Without a store: a reader that loses a partition may finish its batch, and the next owner starts after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_is_being_handled_is_handed_over_when_it_is_done() {
+async fn partition_in_processing_is_revoked_after_its_batch() {
     let mut cluster = cluster().await;
     let log = cluster.log("handed-over?partitions=4");
     for n in 0..200 {

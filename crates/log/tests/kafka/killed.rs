@@ -101,7 +101,7 @@ impl Writers {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_killed_loses_nothing_and_doubles_nothing() {
+async fn killed_broker_causes_no_loss_and_no_duplicates() {
     let mut cluster = cluster().await;
     let log = cluster.log(&format!("killed?partitions={PARTITIONS}"));
     let dir = tempfile::tempdir().unwrap();

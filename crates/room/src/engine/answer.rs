@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped() {
+    fn numbers_have_digit_group_separators() {
         for (number, text) in [
             (0, "0"),
             (999, "999"),

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_all_that_a_room_needs() {
+    fn room_configuration_requires_only_a_name() {
         let config = checked(&with("", "")).unwrap();
         let room = &config.rooms[0];
         assert_eq!(room.terms.claim_ms, 120_000);

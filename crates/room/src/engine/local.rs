@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn all_workers_share_one_pace() {
+    fn all_workers_share_one_local_pace() {
         let data = Rc::new(LocalData::default());
         let workers = [local(&data, 60), local(&data, 60)];
         let now_ms = 1_000_000;

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_escaped_wherever_they_stand() {
+    fn page_values_are_escaped_in_every_position() {
         let config = PageConfig {
             brand: r#"<b>"&'"#.into(),
             ..own("{{brand}}|{{ title }}|{{position}}{{status_url}}")
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_page_has_all_values_and_its_own_style_is_allowed() {
+    fn default_page_has_all_values_and_csp_allows_its_style() {
         let page = page(&PageConfig::default()).unwrap();
         let told = PageText {
             state: "waiting",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_page_is_refused() {
+    fn invalid_page_template_is_refused() {
         let refused = |config: PageConfig| page(&config).unwrap_err().path;
         assert_eq!(refused(own("{{titel}}")), "page.template");
         assert_eq!(refused(own("{{title")), "page.template");
@@ -391,7 +391,7 @@ mod tests {
 
     /// The gateway's own refusal page has the same design, and its policy allows its style.
     #[test]
-    fn the_page_of_refusals_has_the_style_of_rooms() {
+    fn refusal_page_shares_the_style_of_the_room_page() {
         use weir_engine::page::{POLICY, STYLE};
         let html = page(&PageConfig::default())
             .unwrap()

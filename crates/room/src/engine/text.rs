@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_in_words_and_rounded_up() {
+    fn wait_is_shown_in_words_and_rounded_up() {
         let texts = Texts::default();
         for (wait_ms, expected) in [
             (None, "not known yet"),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_comes_in_the_header_or_in_the_rooms_cookie() {
+    fn pass_is_read_from_the_header_or_the_cookie_of_the_room() {
         let with = request(&[("cookie", "a=b; weir-room-shop=x.y.z; c=d")]);
         assert_eq!(
             Head::new(&with).pass("weir-room-shop"),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_accepts_html_gets_a_page() {
+    fn client_that_accepts_html_gets_a_page() {
         for (accept, is_page) in [
             ("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", true),
             ("application/json", false),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_hashed_and_those_of_one_network_are_one() {
+    fn addresses_are_hashed_by_network() {
         let of = |address: &str, seed| {
             let request = PlainRequest {
                 peer_address: address.into(),

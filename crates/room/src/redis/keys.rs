@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_keys_of_a_room_are_in_one_slot() {
+    fn all_keys_of_a_room_share_one_cluster_slot() {
         let keys = RoomKeys::new("weir", &RoomName::new("shop").unwrap());
         assert_eq!(keys.setting(), b"weir:room:{shop}:setting");
         let mut all = keys.of_room();

@@ -218,7 +218,7 @@ fn requests_that_pass_or_need_redis_are_not_answered_early() {
 
 /// Other gateways have assigned the position, so the request must also update the room's state.
 #[test]
-fn token_with_news_for_the_room_is_not_answered_early() {
+fn token_newer_than_the_room_state_is_not_answered_early() {
     let (mut world, mut alice) = waiting(r#","mode":"paused""#);
     world.replace(0);
     world.link = Link::Down;

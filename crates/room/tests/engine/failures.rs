@@ -3,7 +3,7 @@
 use crate::world::{Link, Visitor, World, config};
 
 #[test]
-fn until_redis_knows_the_room_newcomers_are_asked_for_a_moment() {
+fn newcomers_are_unplaced_until_redis_has_the_room() {
     let mut world = World::unsettled(2, config(""));
     let mut alice = Visitor::new(1);
     assert_eq!(world.visit(0, &mut alice).state(), "unplaced");
@@ -12,7 +12,7 @@ fn until_redis_knows_the_room_newcomers_are_asked_for_a_moment() {
 }
 
 #[test]
-fn places_survive_a_gateways_death_and_the_loss_of_all_data() {
+fn positions_survive_gateway_crash_and_loss_of_all_data() {
     let mut world = World::new(2, r#","mode":"paused","per_address":{"places":0}"#);
     let mut visitors: Vec<_> = (0..20).map(Visitor::new).collect();
     for visitor in &mut visitors {
@@ -119,7 +119,7 @@ fn sessions_survive_redis_outage_and_others_enter_at_local_pace() {
 }
 
 #[test]
-fn visitors_let_in_without_redis_count_when_it_is_back() {
+fn visitors_admitted_without_redis_are_counted_on_recovery() {
     let mut world = World::new(1, r#","active_max":2,"per_address":{"places":0}"#);
     world.advance(30_000);
     let mut visitors: Vec<_> = (0..5).map(Visitor::new).collect();
@@ -143,7 +143,7 @@ fn visitors_let_in_without_redis_count_when_it_is_back() {
 }
 
 #[test]
-fn gateway_without_local_pace_admits_nobody_and_sends_retry() {
+fn gateway_without_local_pace_refuses_all_and_sends_retry() {
     let mut world = World::new(1, "");
     world.link = Link::Down;
     world.advance(5_000);
@@ -155,7 +155,7 @@ fn gateway_without_local_pace_admits_nobody_and_sends_retry() {
 }
 
 #[test]
-fn refusals_of_redis_are_counted_and_logged_once() {
+fn redis_refusals_are_counted_and_logged_once() {
     let mut world = World::new(1, "");
     world.link = Link::Full;
     let asked = 5;
@@ -172,7 +172,7 @@ fn refusals_of_redis_are_counted_and_logged_once() {
 
 /// The reply was lost: the visitor keeps the position that was assigned.
 #[test]
-fn a_lost_reply_does_not_give_two_places() {
+fn lost_reply_does_not_assign_two_positions() {
     let mut world = World::new(1, r#","mode":"paused""#);
     let mut alice = Visitor::new(1);
     world.link = Link::Mute;
@@ -189,7 +189,7 @@ fn a_lost_reply_does_not_give_two_places() {
 }
 
 #[test]
-fn a_place_that_is_not_taken_up_passes_on() {
+fn unclaimed_turn_passes_to_the_next_visitor() {
     let mut world = World::new(1, r#","active_max":2,"per_address":{"places":0}"#);
     world.advance(30_000);
     let mut visitors: Vec<_> = (0..5).map(Visitor::new).collect();

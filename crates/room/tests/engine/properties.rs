@@ -38,7 +38,7 @@ proptest! {
     /// Redis and gateways fail at random and lose their state. No position gets worse while its visitor polls. The
     /// limit of active sessions holds while Redis keeps its data and has all sessions.
     #[test]
-    fn nobodys_position_gets_worse(steps in prop::collection::vec(any_step(), 1..80)) {
+    fn queue_position_never_gets_worse(steps in prop::collection::vec(any_step(), 1..80)) {
         let room = config(r#","active_max":4,"per_address":{"places":0}"#);
         let mut world = World::of(3, room.replace(r#""claim":"6s""#, r#""claim":"1h""#));
         let mut visitors: Vec<_> = (0..20).map(Visitor::new).collect();
@@ -83,7 +83,7 @@ proptest! {
 
     /// Any bytes from a client get an answer.
     #[test]
-    fn any_bytes_are_answered(
+    fn requests_with_arbitrary_bytes_are_answered(
         path in prop::collection::vec(any::<u8>(), 0..60),
         cookie in prop::collection::vec(any::<u8>(), 0..300),
         accept in prop::collection::vec(any::<u8>(), 0..40),

@@ -5,7 +5,7 @@ use weir_room::Setting;
 use crate::world::{START_MS, Visitor, World, config, json};
 
 #[test]
-fn while_there_is_room_people_enter_at_once_and_stay_inside() {
+fn visitors_enter_at_once_and_stay_while_there_is_capacity() {
     let mut world = World::new(2, "");
     let mut alice = Visitor::new(1);
     assert!(world.visit(0, &mut alice).has_passed());
@@ -33,7 +33,7 @@ fn while_there_is_room_people_enter_at_once_and_stay_inside() {
 }
 
 #[test]
-fn what_the_room_does_not_concern_passes_untouched() {
+fn requests_outside_the_room_pass_unchanged() {
     let mut world = World::new(1, r#","mode":"closed""#);
     for path in [
         "/",
@@ -55,7 +55,7 @@ fn what_the_room_does_not_concern_passes_untouched() {
 }
 
 #[test]
-fn a_queue_is_told_where_each_one_stands_and_moves_in_order() {
+fn queued_visitors_see_their_position_and_enter_in_order() {
     let mut world = World::new(2, r#","per_minute":60,"per_address":{"places":0}"#);
     let mut visitors: Vec<_> = (0..10).map(Visitor::new).collect();
     let first: Vec<_> = visitors
@@ -84,7 +84,7 @@ fn a_queue_is_told_where_each_one_stands_and_moves_in_order() {
 }
 
 #[test]
-fn polls_cost_redis_nothing() {
+fn polls_of_waiting_visitors_cause_no_redis_calls() {
     let mut world = World::new(2, r#","per_minute":1"#);
     let mut visitors: Vec<_> = (0..50).map(Visitor::new).collect();
     for visitor in &mut visitors {
@@ -106,7 +106,7 @@ fn polls_cost_redis_nothing() {
 }
 
 #[test]
-fn programs_get_json_and_bring_their_pass_in_a_header() {
+fn api_clients_get_json_and_send_their_pass_in_a_header() {
     let mut world = World::new(1, r#","mode":"paused""#);
     let base = [(":method", "GET"), (":path", "/shop")];
     let seen = world.send(0, &base, "192.0.2.9:1");
@@ -134,7 +134,7 @@ fn programs_get_json_and_bring_their_pass_in_a_header() {
 }
 
 #[test]
-fn waiting_visitor_gets_the_status_that_is_set() {
+fn waiting_visitor_gets_the_configured_status() {
     for status in [200, 202, 429, 503] {
         let room = format!(r#","mode":"paused","status":{status}"#);
         let mut world = World::new(1, &room);
@@ -150,7 +150,7 @@ fn waiting_visitor_gets_the_status_that_is_set() {
 }
 
 #[test]
-fn an_empty_user_header_names_nobody() {
+fn empty_user_header_identifies_no_user() {
     let mut world = World::new(1, r#","mode":"paused""#);
     for position in 1..=3 {
         let mut visitor = Visitor {
@@ -163,7 +163,7 @@ fn an_empty_user_header_names_nobody() {
 }
 
 #[test]
-fn one_user_has_one_place_and_one_session() {
+fn one_user_has_one_position_and_one_session() {
     let mut world = World::new(2, r#","active_max":1"#);
     let (mut phone, mut laptop) = (Visitor::user("alice"), Visitor::user("alice"));
     world.advance(30_000);
@@ -189,7 +189,7 @@ fn one_user_has_one_place_and_one_session() {
 }
 
 #[test]
-fn a_pass_that_was_changed_or_signed_elsewhere_is_a_newcomers() {
+fn visitor_with_a_forged_pass_is_treated_as_a_newcomer() {
     let mut world = World::new(1, r#","mode":"paused""#);
     let mut alice = Visitor::new(1);
     world.visit(0, &mut alice);
@@ -213,7 +213,7 @@ fn a_pass_that_was_changed_or_signed_elsewhere_is_a_newcomers() {
 }
 
 #[test]
-fn passes_count_while_keys_are_changed() {
+fn passes_stay_valid_during_key_rotation() {
     let ring = |keys: &str| {
         let paused = config(r#","mode":"paused""#);
         paused.replace(r#"[{"secret":{"env":"KEY"}}]"#, keys)
@@ -265,7 +265,7 @@ fn early_visitors_wait_and_enter_in_drawn_order() {
 }
 
 #[test]
-fn a_room_that_an_operator_opens_earlier_opens_then() {
+fn room_opens_at_the_earlier_time_set_by_an_operator() {
     let room = format!(r#","opens_at_ms":{}"#, START_MS + 3_600_000);
     let mut world = World::new(2, &room);
     let mut alice = Visitor::new(1);
@@ -305,7 +305,7 @@ fn address_gets_bounded_positions_across_connections() {
 }
 
 #[test]
-fn a_closed_and_a_full_room_say_so() {
+fn closed_room_and_full_room_refuse_with_the_reason() {
     let mut world = World::new(1, r#","mode":"closed""#);
     let seen = world.visit(0, &mut Visitor::new(1));
     assert_eq!(
@@ -325,7 +325,7 @@ fn a_closed_and_a_full_room_say_so() {
 }
 
 #[test]
-fn a_page_cannot_be_cached_or_framed_and_renews_itself() {
+fn room_page_is_not_cacheable_or_frameable_and_refreshes() {
     let mut world = World::new(1, r#","mode":"paused","page":{"brand":"<Shop>"}"#);
     let seen = world.visit(0, &mut Visitor::new(1));
     assert_eq!(seen.header("cache-control").unwrap(), "no-store");
@@ -343,7 +343,7 @@ fn a_page_cannot_be_cached_or_framed_and_renews_itself() {
 }
 
 #[test]
-fn a_client_that_leaves_leaves_nothing_behind() {
+fn disconnected_client_leaves_no_state_in_the_room() {
     let mut world = World::new(1, "");
     let headers = [(":method", "GET"), (":path", "/shop")];
     for _ in 0..100 {

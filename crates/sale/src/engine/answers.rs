@@ -206,7 +206,7 @@ mod tests {
 
     /// At a flash sale nearly all answers are equal, so each is built once.
     #[test]
-    fn answers_that_say_the_same_are_one() {
+    fn equal_answers_share_one_allocation() {
         let page = StaticPage::default();
         let mut answers = Answers::new(7, page);
         let rejection = |wait_ms| Rejection {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_get_a_page_and_programs_json() {
+    fn browsers_get_a_page_and_api_clients_get_json() {
         let mut answers = Answers::new(7, StaticPage::default());
         let browser = Reader {
             language: Language::German,

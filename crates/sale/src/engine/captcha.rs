@@ -204,14 +204,14 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_forms_value_holds_any_text() {
+    fn form_value_is_percent_encoded() {
         let mut form = String::new();
         encode("aZ0-._~ &=%+/\u{fc}", &mut form);
         assert_eq!(form, "aZ0-._~%20%26%3D%25%2B%2F%C3%BC");
     }
 
     #[test]
-    fn an_address_is_told_without_its_port() {
+    fn port_is_stripped_from_the_client_address() {
         for (peer, address) in [
             (&b"192.0.2.1:4711"[..], Some("192.0.2.1")),
             (b"[2001:db8::1]:443", Some("2001:db8::1")),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_providers_own_word_counts() {
+    fn only_an_explicit_captcha_provider_verdict_is_accepted() {
         let said = |status, body: &[u8]| {
             provider_verdict(&FetchResponse {
                 status,

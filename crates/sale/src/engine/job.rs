@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_single_server_one_call_decides_every_shard() {
+    fn single_redis_server_decides_all_shards_in_one_call() {
         let calls = plan(Topology::Single, requests());
         assert_eq!(
             calls,
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn the_attempts_of_a_shard_go_with_its_users_if_any_has_a_key() {
+    fn attempts_of_a_shard_are_sent_with_users_if_any_has_a_key() {
         let mut requests = vec![claim_of("b", 0, "u1"), claim_of("b", 0, "u4")];
         if let Job::Claim(job) = &mut requests[1].job {
             job.attempt = AttemptTag::from_hex("2a");
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_cluster_no_call_leaves_its_slot() {
+    fn calls_on_a_redis_cluster_stay_within_one_slot() {
         let calls = plan(Topology::Cluster, requests());
         let keys: Vec<_> = calls
             .iter()
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_meet_their_tickets_in_the_order_of_the_call() {
+    fn replies_are_matched_to_tickets_in_call_order() {
         let plan = ClaimPlan {
             key_prefix: "t".into(),
             topology: Topology::Single,
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_of_hand_backs_alone_makes_no_empty_claim() {
+    fn batch_with_only_releases_sends_no_empty_claim_call() {
         let calls = plan(Topology::Single, vec![hand_back_of("a", 0, "u")]);
         assert_eq!(calls.len(), 1);
     }

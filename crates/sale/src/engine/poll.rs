@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_moved_reopens_its_sale() {
+    fn changed_epoch_reopens_its_sale() {
         for moved in [bulk(b"6"), Value::Null, Value::Error(b"WRONGTYPE".to_vec())] {
             let (mut memory, sale) = memory_of(3);
             let mut poller = Poller::new(500);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_is_gone_is_that_of_no_shard() {
+    fn missing_epoch_matches_no_shard_and_reopens_the_sale() {
         for epoch in [0, 1] {
             let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
             memory.learn_probe(&sale, &[ShardProbe { epoch, ..EMPTY }]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_that_did_not_change_is_not_read_again() {
+    fn unchanged_catalogue_is_not_read_again() {
         let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
         let mut read = |bytes: &[u8]| poller.read(&Poll::default(), &[bulk(bytes)], &mut memory);
         assert!(read(CATALOGUE).unwrap().is_some());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_back_to_an_earlier_catalogue() {
+    fn older_catalogue_never_replaces_a_newer_one() {
         let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
         let mut read = |version: u64| {
             let text = format!(r#"{{"version":{version},"switch":"closed","sales":[]}}"#);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_should_not_answer_is_an_error_and_no_catalogue() {
+    fn unexpected_catalogue_reply_of_redis_is_an_error() {
         let (mut poller, mut memory) = (Poller::new(500), SoldOutMemory::default());
         let mut read = |value| {
             poller

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_without_an_answer_ends_a_rebalance_without_a_word() {
+    fn failed_probe_ends_a_rebalance_with_unknown_outcome() {
         let mut rebalances = Rebalances::default();
         let asked = probes(&rebalances.wait(1, claim(0)));
         rebalances.probed(&asked[0], None);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_without_a_reply_ends_a_rebalance() {
+    fn transfer_step_without_a_reply_ends_the_rebalance() {
         let lending = || {
             let mut rebalances = Rebalances::default();
             let asked = probes(&rebalances.wait(1, claim(0)));

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sale_is_the_segment_in_its_place() {
+    fn sale_id_is_the_path_segment_at_its_placeholder() {
         let route = Route::new("POST", "/sales/{sale}/orders").unwrap();
         let sale = |method: &str, path: &'static [u8]| route.sale(method.as_bytes(), path);
         assert_eq!(sale("POST", b"/sales/s-1/orders"), Some(b"s-1".as_slice()));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sale_may_be_the_last_segment() {
+    fn sale_id_may_be_the_last_path_segment() {
         let route = Route::new("PUT", "/buy/{sale}").unwrap();
         assert_eq!(route.sale(b"PUT", b"/buy/x"), Some(b"x".as_slice()));
         assert_eq!(route.sale(b"PUT", b"/buy/x/y"), None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_route_is_refused() {
+    fn invalid_sale_route_is_refused() {
         for path in [
             "",
             "/sales",

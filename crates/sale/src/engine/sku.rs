@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn sale_counts_from_its_creation_to_its_end() {
+    fn sale_applies_to_skus_from_its_creation_to_its_end() {
         let route = SkuRoute::new("POST", "/o", Some(SkuSource::Query("sku".into()))).unwrap();
         for (now_ms, counts) in [(0, true), (1_999, true), (2_000, false)] {
             assert_eq!(
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_route_is_refused() {
+    fn invalid_sku_route_is_refused() {
         let query = || Some(SkuSource::Query("sku".into()));
         let error = |method, path, source| SkuRoute::new(method, path, source).unwrap_err();
         for method in ["post", "POSTT"] {

@@ -33,7 +33,7 @@ fn granted(reply: ClaimReply) -> u64 {
 }
 
 #[test]
-fn a_retry_is_the_same_claim_and_takes_no_second_unit() {
+fn retry_returns_the_same_claim_and_takes_no_second_unit() {
     let mut shard = ShardLedger::default();
     assert_eq!(shard.claim(&user(1), TERMS), ClaimReply::Cold);
     shard.warm(2, None);
@@ -43,7 +43,7 @@ fn a_retry_is_the_same_claim_and_takes_no_second_unit() {
 }
 
 #[test]
-fn a_claim_ends_only_when_every_delivery_has_come_back() {
+fn claim_ends_only_when_every_delivery_is_released() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.claim(&user(1), TERMS);
@@ -79,7 +79,7 @@ fn claim_delivered_too_often_waits_for_its_deadline() {
 }
 
 #[test]
-fn an_ordered_claim_is_never_given_back_and_fills_the_cap() {
+fn ordered_claim_is_never_released_and_counts_against_the_cap() {
     let mut shard = warmed(3);
     let generation = granted(shard.claim(&user(1), TERMS));
     let settle = |shard: &mut ShardLedger| shard.settle(&user(1), generation, Deduction::AtOrder);
@@ -94,7 +94,7 @@ fn an_ordered_claim_is_never_given_back_and_fills_the_cap() {
 }
 
 #[test]
-fn a_cancelled_order_reopens_the_shard_once_and_frees_its_user() {
+fn cancelled_order_reopens_shard_once_and_frees_its_user() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), generation, Deduction::AtOrder);
@@ -117,7 +117,7 @@ fn order_cancelled_before_settlement_stays_cancelled() {
 }
 
 #[test]
-fn what_is_deducted_at_payment_stays_for_others_until_then() {
+fn units_deducted_at_payment_stay_available_until_then() {
     let mut shard = warmed(1);
     let first = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), first, Deduction::AtPayment);
@@ -145,7 +145,7 @@ fn payment_before_settlement_takes_the_units_of_the_claim() {
 }
 
 #[test]
-fn the_checks_come_in_the_order_of_the_chain() {
+fn claim_checks_run_in_the_order_of_the_chain() {
     let mut shard = warmed(9);
     let terms = |reserved, drain| ClaimTerms {
         checks: Checks {
@@ -177,7 +177,7 @@ fn the_checks_come_in_the_order_of_the_chain() {
 }
 
 #[test]
-fn lent_units_arrive_once_however_often_each_step_is_done() {
+fn lent_units_arrive_once_when_transfer_steps_repeat() {
     let (mut from, mut to) = (warmed(5), warmed(0));
     let LendReply::Lent(transfer) = from.lend(1, 1) else {
         panic!("nothing lent")
@@ -216,7 +216,7 @@ fn repair_applies_only_to_the_audited_shard_generation() {
 
 /// A charge changes neither the epoch nor the sequence, but must be detected.
 #[test]
-fn a_repair_that_a_charge_has_overtaken_does_nothing() {
+fn repair_overtaken_by_a_charge_has_no_effect() {
     let mut shard = warmed(3);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), generation, Deduction::AtPayment);
@@ -228,7 +228,7 @@ fn a_repair_that_a_charge_has_overtaken_does_nothing() {
 }
 
 #[test]
-fn a_lost_shard_is_rebuilt_with_its_users_caps() {
+fn lost_shard_is_rebuilt_with_the_caps_of_its_users() {
     let mut shard = ShardLedger::default();
     assert_eq!(
         shard.deposit(3, Transfer { id: 1, units: 1 }),
@@ -254,7 +254,7 @@ fn a_lost_shard_is_rebuilt_with_its_users_caps() {
 }
 
 #[test]
-fn concurrent_rebuild_is_refused_until_the_other_falls_silent() {
+fn concurrent_rebuild_is_refused_until_the_other_times_out() {
     let mut shard = ShardLedger::default();
     let order = OrderEntry {
         generation: 77,
@@ -278,7 +278,7 @@ fn concurrent_rebuild_is_refused_until_the_other_falls_silent() {
 }
 
 #[test]
-fn epoch_changes_when_units_arrive_and_when_last_one_goes() {
+fn epoch_changes_when_units_arrive_or_the_last_is_taken() {
     let mut shard = ShardLedger::default();
     shard.set_clock_us(1_000);
     shard.warm(2, None);
@@ -302,7 +302,7 @@ fn epoch_changes_when_units_arrive_and_when_last_one_goes() {
 
 /// Redis loses all data since the second claim; then another claim is granted, with a different epoch.
 #[test]
-fn what_is_lost_never_comes_again() {
+fn lost_epoch_and_generation_are_never_reused() {
     let mut shard = warmed(2);
     shard.set_clock_us(1_000);
     granted(shard.claim(&user(1), TERMS));
@@ -351,7 +351,7 @@ fn checksum_ignores_order_and_subtracts_removed_items() {
 }
 
 #[test]
-fn a_checksum_is_a_remainder_whatever_the_numbers() {
+fn checksum_wraps_by_modulus_for_any_numbers() {
     const CHECKSUMS: u64 = 2_147_483_647;
     let numbers = [
         0,
@@ -406,7 +406,7 @@ fn overdue_claims_are_listed_earliest_first_up_to_the_limit() {
 }
 
 #[test]
-fn generations_never_repeat_when_clock_stops_or_goes_back() {
+fn generations_never_repeat_when_clock_stops_or_runs_back() {
     let mut shard = warmed(10);
     let clocks = [1_000, 1_000, 5, 2_000, 1_999];
     let generations: Vec<u64> = clocks
@@ -437,7 +437,7 @@ fn tag(n: u8) -> AttemptTag {
 }
 
 #[test]
-fn a_claim_holds_what_was_asked_for_until_its_deadline() {
+fn claim_holds_the_requested_units_until_its_deadline() {
     let mut shard = warmed(5);
     shard.set_clock_us(7_000_999);
     let terms = ClaimTerms {
@@ -477,7 +477,7 @@ fn deliveries_are_numbered_up_to_a_shared_last_number() {
 }
 
 #[test]
-fn who_comes_too_late_is_told_how_many_may_still_come_back() {
+fn refused_buyer_gets_the_number_of_open_claims() {
     let mut shard = warmed(3);
     let of = |quantity| ClaimTerms {
         user_cap: 3,
@@ -503,7 +503,7 @@ fn who_comes_too_late_is_told_how_many_may_still_come_back() {
 }
 
 #[test]
-fn the_cap_is_of_all_orders_and_the_claim_together() {
+fn cap_covers_all_orders_and_the_open_claim_together() {
     let mut shard = warmed(9);
     let of = |quantity| ClaimTerms {
         user_cap: 3,
@@ -665,7 +665,7 @@ fn version_increases_by_one_with_each_change_of_terms_only() {
 }
 
 #[test]
-fn an_audit_with_other_orders_counts_just_these() {
+fn audit_with_replaced_orders_counts_only_those() {
     let mut shard = warmed(10);
     let ours = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), ours, Deduction::AtOrder);
@@ -743,7 +743,7 @@ fn audit_reports_terms_and_only_durable_ones_of_unloaded_shard() {
 }
 
 #[test]
-fn transfer_has_arrived_if_target_saw_it_or_a_later_one() {
+fn transfer_has_arrived_if_target_has_it_or_a_later_one() {
     let audit = |to_shard, deposits: &[(u32, u64)]| Audit {
         transfers: vec![OpenTransfer {
             to_shard,
@@ -769,7 +769,7 @@ fn transfer_has_arrived_if_target_saw_it_or_a_later_one() {
 }
 
 #[test]
-fn an_older_transfer_of_the_same_lender_has_come_before() {
+fn older_transfer_of_the_same_lender_is_already_applied() {
     let mut shard = warmed(0);
     let mut deposit = |from, id| shard.deposit(from, Transfer { id, units: 1 });
     assert_eq!(deposit(1, 5), DepositReply::Deposited);
@@ -820,7 +820,7 @@ fn repair_of_a_changed_shard_has_no_effect() {
 
 /// Orders deducted at payment may make the stock negative; later units bring it back to 0.
 #[test]
-fn the_epoch_is_the_same_where_none_was_left_and_none_is() {
+fn epoch_is_unchanged_while_the_stock_stays_empty() {
     let mut shard = warmed(1);
     let generations = [1, 2, 3].map(|n| {
         let generation = granted(shard.claim(&user(n), TERMS));
@@ -847,7 +847,7 @@ fn the_epoch_is_the_same_where_none_was_left_and_none_is() {
 }
 
 #[test]
-fn a_claim_without_a_unit_behind_it_ends_and_brings_none() {
+fn voided_claim_ends_and_returns_no_unit() {
     let mut shard = warmed(1);
     let generation = granted(shard.claim(&user(1), TERMS));
     let reply = shard.release(&user(1), generation, ReleaseKind::Void);
@@ -857,7 +857,7 @@ fn a_claim_without_a_unit_behind_it_ends_and_brings_none() {
 }
 
 #[test]
-fn who_has_neither_claim_nor_order_leaves_no_trace() {
+fn user_without_claim_or_order_leaves_no_record() {
     let mut shard = warmed(3);
     let names = |shard: &ShardLedger| -> Vec<UserId> {
         shard.settled().map(|(user, _)| user.clone()).collect()
@@ -882,7 +882,7 @@ fn who_has_neither_claim_nor_order_leaves_no_trace() {
 }
 
 #[test]
-fn a_rebuild_is_of_whoever_began_it_until_the_shard_is_warm() {
+fn rebuild_belongs_to_its_starter_until_the_shard_is_warm() {
     let mut shard = ShardLedger::default();
     assert!(!shard.renew("a"), "nobody has begun");
     assert_eq!(shard.wipe("a", 100), WipeReply::Begun);
@@ -937,7 +937,7 @@ fn any_op() -> impl Strategy<Value = LedgerOperation> {
 proptest! {
     /// Σ stock + claims + orders = total, after any sequence of operations, with valid and invalid generations.
     #[test]
-    fn no_operation_makes_or_loses_a_unit(
+    fn no_operation_creates_or_loses_a_unit(
         total in 0..8_u64, quantity in 1..3_u32, ops in prop::collection::vec(any_op(), 0..80),
     ) {
         let mut shard = warmed(total);

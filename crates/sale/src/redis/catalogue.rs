@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_what_gateways_refuse_is_told() {
+    fn written_catalogue_is_read_and_invalid_one_is_reported() {
         let written = write(&catalogue(4)).unwrap();
         assert_eq!(read(&written).unwrap(), catalogue(4));
         let refused = read(&write(&catalogue(0)).unwrap()).unwrap_err();

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_about_a_shard_only_by_a_key_of_one() {
+    fn command_targets_a_shard_only_by_a_shard_key() {
         let of = |words: &[&'static str]| {
             let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
             ShardKeys::of_command("weir", &words).map(String::from)

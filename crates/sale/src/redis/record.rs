@@ -74,7 +74,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn orders_read_as_they_were_written() {
+    fn order_records_round_trip_through_redis() {
         let orders = vec![
             OrderEntry {
                 generation: 1_700_000_000_000_001,

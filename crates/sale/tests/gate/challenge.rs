@@ -104,7 +104,7 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
 
 /// So a lost answer requires no second challenge, and one challenge yields no second token.
 #[test]
-fn a_solution_leads_to_one_token_however_often_it_is_sent() {
+fn repeated_solution_returns_the_same_token() {
     let mut bench = working();
     let challenge = asked(&mut bench, 1, "alice");
     let solution = solve(&challenge, BITS);
@@ -197,7 +197,7 @@ fn invalid_solution_gets_a_new_challenge_without_redis_call() {
 }
 
 #[test]
-fn without_redis_no_solution_leads_to_a_token() {
+fn solution_gets_no_token_without_redis() {
     let mut bench = working();
     let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
     bench.is_down = true;
@@ -215,7 +215,7 @@ fn without_redis_no_solution_leads_to_a_token() {
 }
 
 #[test]
-fn who_leaves_while_redis_is_asked_is_forgotten_and_comes_again() {
+fn client_that_leaves_during_redis_call_can_send_again() {
     let mut bench = working();
     let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
     check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
@@ -230,7 +230,7 @@ fn who_leaves_while_redis_is_asked_is_forgotten_and_comes_again() {
 }
 
 #[test]
-fn in_shadow_nobody_is_asked_and_what_would_be_is_counted() {
+fn shadow_mode_counts_challenges_without_sending_them() {
     let mut bench = working();
     bench.catalogue = bench.catalogue.replace("\"open\"", "\"shadow\"");
     bench.advance(300);
@@ -251,7 +251,7 @@ fn send(bench: &mut Bench, stream: u32, solution: &str) {
 }
 
 #[test]
-fn a_captchas_provider_decides() {
+fn captcha_provider_decides_about_the_token() {
     let mut bench = captcha("");
     check_out(&mut bench, 1, "alice", &[]);
     assert_eq!(bench.answer(1).0, 403);
@@ -296,7 +296,7 @@ fn a_captchas_provider_decides() {
 }
 
 #[test]
-fn what_no_provider_gives_is_not_sent_to_it() {
+fn malformed_captcha_response_is_not_sent_to_the_provider() {
     let mut bench = captcha("");
     for (stream, text) in (1..).zip(["", "a b", &"x".repeat(4_097), "\u{e9}"]) {
         send(&mut bench, stream, text);
@@ -320,7 +320,7 @@ fn silent_captcha_provider_refuses_or_passes_as_configured() {
 }
 
 #[test]
-fn who_leaves_while_the_provider_is_asked_gets_nothing() {
+fn client_that_leaves_during_captcha_check_gets_no_token() {
     let mut bench = captcha("");
     send(&mut bench, 1, "x");
     bench.close_with(1, None);
@@ -336,7 +336,7 @@ fn who_leaves_while_the_provider_is_asked_gets_nothing() {
 }
 
 #[test]
-fn a_gate_without_a_provider_says_so_and_gives_nobody_a_token() {
+fn gate_without_captcha_provider_logs_it_and_gives_no_token() {
     let mut bench = with(r#"{"captcha":{}}"#, "");
     assert_eq!(bench.warnings, 1);
     check_out(&mut bench, 1, "alice", &[]);

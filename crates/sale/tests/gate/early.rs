@@ -89,7 +89,7 @@ const CASES: [Case; 17] = [
 ];
 
 #[test]
-fn early_answer_is_that_of_the_request_and_is_counted_once() {
+fn early_answer_equals_the_normal_one_and_is_counted_once() {
     let mut answered = 0;
     for (method, path, headers) in CASES {
         let (mut early, mut usual) = (ready(), ready());
@@ -118,7 +118,7 @@ fn early_answer_is_that_of_the_request_and_is_counted_once() {
 }
 
 #[test]
-fn nothing_is_decided_before_the_catalogue_is_known() {
+fn nothing_is_decided_before_the_catalogue_is_loaded() {
     for (method, path, headers) in CASES {
         let decision = bench().decide_early(method, path, headers, true);
         assert!(!matches!(decision, EarlyDecision::Answer(_)), "{path}");
@@ -127,7 +127,7 @@ fn nothing_is_decided_before_the_catalogue_is_known() {
 
 /// A later filter sets the user, so only refusals for every user are possible here.
 #[test]
-fn without_a_trusted_user_only_the_sale_refuses() {
+fn request_without_trusted_user_is_refused_only_by_the_sale() {
     let mut bench = ready();
     let mut is_answered = |path: &str, headers: &[(&str, &str)]| {
         let decision = bench.decide_early("POST", path, headers, false);

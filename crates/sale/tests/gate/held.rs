@@ -38,7 +38,7 @@ fn early_request_waits_for_first_poll_and_is_then_decided() {
 
 /// The SKU in a header is still known after the wait.
 #[test]
-fn early_normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
+fn early_normal_order_of_a_sale_sku_is_sent_to_the_sale() {
     let routes = r#", "sku_routes": [{ "path": "/cart", "sku": { "header": "x-sku" } }]"#;
     let mut bench = early(routes);
     bench.catalogue = bench
@@ -56,7 +56,7 @@ fn early_normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
 }
 
 #[test]
-fn without_redis_they_hear_so_after_a_second_and_only_once() {
+fn held_requests_get_503_after_one_second_without_redis() {
     let mut bench = early("");
     bench.is_down = true;
     bench.buy(1, "alice");
@@ -78,7 +78,7 @@ fn without_redis_they_hear_so_after_a_second_and_only_once() {
 }
 
 #[test]
-fn a_poll_that_fails_is_sent_again_within_their_time() {
+fn failed_poll_is_retried_while_requests_are_held() {
     let mut bench = early("");
     bench.buy(1, "alice");
     bench.send();
@@ -91,7 +91,7 @@ fn a_poll_that_fails_is_sent_again_within_their_time() {
 
 /// Every reply ends the wait, even without a valid catalogue, because the origin writes a catalogue at its start.
 #[test]
-fn whatever_redis_says_ends_their_time() {
+fn any_redis_reply_ends_the_hold_of_requests() {
     let mut bench = early("");
     bench.catalogue = "nonsense".into();
     bench.buy(1, "alice");
@@ -128,7 +128,7 @@ fn waiting_requests_are_bounded_in_number_and_size() {
 }
 
 #[test]
-fn who_leaves_meanwhile_takes_nothing() {
+fn client_that_leaves_while_held_claims_nothing() {
     let mut bench = early("");
     bench.buy(1, "alice");
     bench.close_with(1, None);
@@ -140,7 +140,7 @@ fn who_leaves_meanwhile_takes_nothing() {
 }
 
 #[test]
-fn all_that_decides_is_kept() {
+fn held_request_keeps_all_inputs_of_its_decision() {
     let limits = r#", "limits": { "address": { "rate": 1, "per": "1s", "burst": 1 } }"#;
     let mut bench = early(limits);
     let headers = [
@@ -167,7 +167,7 @@ fn all_that_decides_is_kept() {
 }
 
 #[test]
-fn a_request_that_goes_by_another_route_need_not_wait() {
+fn request_on_another_route_is_not_held() {
     let mut bench = Bench::early_with_route("orders");
     bench.buy_by(1, "alice", Some("shop"));
     assert_eq!(bench.outcome(1), Some(Outcome::WentOn));

@@ -29,7 +29,7 @@ fn quantity_of(bench: &Bench, stream: u32) -> String {
 }
 
 #[test]
-fn who_asks_for_several_units_gets_one_claim_of_so_many() {
+fn multi_unit_request_gets_one_claim_with_its_quantity() {
     let mut bench = of_cap_three();
     buy(&mut bench, 1, "alice", "3");
     buy(&mut bench, 2, "bob", "1");
@@ -93,7 +93,7 @@ fn with_cap(stocks: [i64; 2]) -> (Bench, String) {
 }
 
 #[test]
-fn units_are_brought_together_for_who_wants_several() {
+fn units_of_several_shards_are_combined_for_a_multi_unit_buyer() {
     let (mut bench, user) = with_cap([1, 9]);
     buy(&mut bench, 1, &user, "3");
     bench.send();

@@ -22,7 +22,7 @@ fn check_out(bench: &mut Bench, stream: u32, sale: &str) {
 }
 
 #[test]
-fn operators_are_told_the_verdicts_of_each_sale_that_there_is() {
+fn verdict_counts_are_reported_for_each_existing_sale() {
     let mut bench = Bench::with(WANTED);
     assert_eq!(told(&mut bench), expected(&[]));
     for stream in 1..4 {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_cannot_take_over_the_hash_tag() {
+    fn key_prefix_cannot_override_the_hash_tag() {
         assert!(is_prefix("test.run_1:weir"));
         for bad in ["", "a{b", "a}", "a b", &"x".repeat(65)] {
             assert!(!is_prefix(bad), "{bad}");

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_minute_has_a_key() {
+    fn each_minute_has_its_own_tally_key() {
         assert_eq!(tally("w", Subject::Limits, 59_999), b"w:tally:limits:0");
         assert_eq!(tally("w", Subject::Sales, 60_000), b"w:tally:sales:1");
         let mut last = tallies("w", Subject::Sales, 660_000, 2);

@@ -139,7 +139,7 @@ fn script_time(redis: &mut Redis, calls: &[Call], rounds: u32) -> f64 {
 /// The cost of 1,000 pairs. Times depend on the machine: the test only prints them, and `cargo xtask bench fitment`
 /// measures them. Everywhere, it is one call with the same answers.
 #[test]
-fn a_thousand_pairs_are_one_call() {
+fn thousand_fitment_pairs_take_one_call() {
     let server = Server::start();
     let mut redis = server.connect();
     let skus = skus();

@@ -115,7 +115,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn the_map_in_redis_and_the_model_agree() {
+fn vehicle_map_in_redis_matches_the_model() {
     let server = Server::start();
     let redis = RefCell::new(server.connect());
     let config = Config {
@@ -140,7 +140,7 @@ fn the_map_in_redis_and_the_model_agree() {
 
 /// A gateway that starts without data, a generation that ends during a read, and the remaining blocks.
 #[test]
-fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
+fn gateway_reads_a_whole_map_first_and_then_only_changes() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair {
@@ -195,7 +195,7 @@ fn a_gateway_reads_all_of_a_map_and_then_only_what_is_new() {
 }
 
 #[test]
-fn pages_end_with_their_stamp_and_their_time() {
+fn pages_expire_with_their_stamp_or_their_lifetime() {
     let server = Server::start();
     let mut redis = server.connect();
     let vehicle: VehicleId = "1000001".parse().unwrap();

@@ -122,7 +122,7 @@ fn called_places_stay_called_when_redis_loses_the_room() {
 }
 
 #[test]
-fn claim_does_not_run_while_redis_is_away_or_its_clock_is_set() {
+fn claim_timer_pauses_during_redis_outages_and_clock_changes() {
     let server = Server::start();
     let mut redis = server.connect();
     let hour_ms = 3_600_000;
@@ -145,7 +145,7 @@ fn claim_does_not_run_while_redis_is_away_or_its_clock_is_set() {
 }
 
 #[test]
-fn claim_does_not_run_before_an_opening() {
+fn claim_timer_does_not_run_before_an_opening() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = crowded(&mut redis);

@@ -15,7 +15,7 @@ fn paused() -> Setting {
 }
 
 #[test]
-fn late_visitor_who_asks_twice_gets_one_new_place() {
+fn late_visitor_with_two_requests_gets_one_new_place() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
@@ -64,7 +64,7 @@ fn visitor_let_in_by_a_gateway_counts_as_entered() {
 }
 
 #[test]
-fn question_that_redis_answers_too_late_gives_no_place() {
+fn late_redis_reply_gives_no_place() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, paused()).settled();

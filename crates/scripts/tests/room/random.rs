@@ -97,7 +97,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 #[test]
-fn every_history_is_as_in_the_model() {
+fn random_room_histories_match_the_model() {
     let server = Server::start();
     let redis = RefCell::new(server.connect());
     let mut runner = TestRunner::new(Config {

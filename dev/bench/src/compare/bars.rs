@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_held_against_the_median_of_the_ratios() {
+    fn bar_is_checked_against_the_median_ratio() {
         let rate = bar("nginx + Lua + Redis, 128");
         assert_eq!(
             (rate.measured.unwrap().median, rate.is_met()),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn edge_latency_is_its_slowest_answer() {
+    fn edge_latency_is_that_of_the_slowest_answer() {
         let edges = edges_of([1.0, 2.0, 0.9], 1 << 20);
         let report = Report {
             edges: Some((measured(vec![]).run, edges)),
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_is_held_to_the_median_of_its_rounds() {
+    fn room_bar_is_checked_against_the_median_of_rounds() {
         let is_met = |p99_ms, commands| {
             let report = Report {
                 room: Some((measured(vec![]).run, room_of(p99_ms, commands))),
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_met_nor_missed() {
+    fn unmeasured_bar_is_neither_met_nor_missed() {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
         assert_eq!(bar("edges: p50").is_met(), None);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_server_under_a_busy_generator_is_told() {
+    fn idle_server_under_a_busy_generator_is_load_bound() {
         let mut slow = point(Weir, 1, None, &[1.0]);
         assert!(!is_load_bound(&slow));
         slow.rounds[0].load_busy = 0.99;

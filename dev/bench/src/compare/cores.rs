@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_never_shares_its_core() {
+    fn server_never_shares_its_core() {
         assert!(Cores::from_count(1).is_err());
         for count in 2..9 {
             let cores = Cores::from_count(count).unwrap();

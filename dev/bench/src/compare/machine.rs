@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_those_of_the_calendar() {
+    fn days_match_the_calendar() {
         assert_eq!(date(0), "1970-01-01");
         assert_eq!(date(951_782_400), "2000-02-29");
         assert_eq!(date(1_795_219_200), "2026-11-21");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_lists_are_read_by_name() {
+    fn kernel_lists_are_read_by_name() {
         let text = "processor\t: 0\nmodel name\t: AMD EPYC\n";
         assert_eq!(value(text, "model name").as_deref(), Some("AMD EPYC"));
         assert!(machine().contains("cores"));

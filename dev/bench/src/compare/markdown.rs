@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_tells_what_ran_what_did_not_and_which_bars_hold() {
+    fn page_lists_measured_and_missing_systems_and_met_bars() {
         let page = page(&report());
         assert!(page.contains("| Redis admission ÷ nginx + Lua + Redis, 128 connections | ≥ 1 | 1.00 (0.90–1.10) | met |"), "{page}");
         assert!(page.contains("wasm + Webdis did not run: no webdis"));
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_stand_with_their_sizes_and_what_is_missing_is_told() {
+    fn page_lists_edges_with_sizes_and_missing_edges() {
         let run = measured(vec![]).run;
         let report = Report {
             edges: Some((run, edges_of([0.5, 0.6, 0.7], 1 << 19))),
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_stands_with_what_its_people_take() {
+    fn page_lists_the_room_with_its_cost_per_visitor() {
         let run = measured(vec![]).run;
         let report = Report {
             room: Some((run, room_of([2.0, 3.0, 4.0], 0.00125))),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_answers_are_told_and_not_compared() {
+    fn wrong_answers_are_reported_and_not_compared() {
         let mut report = report();
         let measured = report.scenarios.get_mut("redis").unwrap();
         measured.points[0].rounds[0].wrong = 900;

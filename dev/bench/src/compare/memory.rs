@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vms_memory_stands_before_its_guard() {
+    fn vm_memory_is_the_mapping_before_its_guard() {
         let maps = "\
             10000000-10200000 rw-p 00000000 00:00 0\n\
             10200000-210000000 ---p 00000000 00:00 0\n\

@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_written_with_its_plots() {
+    fn page_is_written_with_its_plots() {
         let mut report = Report::default();
         let both = |connections| {
             [System::Weir, System::NginxLua].map(|system| point(system, connections, None, &[50.0]))
@@ -374,7 +374,7 @@ mod tests {
     /// Runs every scenario with all available peers, too briefly for meaningful numbers. Each system must start, answer
     /// like the others, and do the requested work.
     #[tokio::test(flavor = "multi_thread")]
-    async fn every_system_does_the_work() {
+    async fn every_compared_system_completes_the_workload() {
         let tools = Tools::find_or_get(&Options::default(), &mut Console).unwrap();
         wasm::build_filters(&tools.wasm, Messages::Keep).unwrap();
         let effort = Effort {
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_asks_for_one_scenario() {
+    fn name_argument_selects_one_scenario() {
         let arguments = Arguments {
             quick: true,
             only: vec!["redis".to_owned()],

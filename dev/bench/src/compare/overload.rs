@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_right_answers_are_goodput() {
+    fn only_correct_answers_count_as_goodput() {
         let round = Round {
             rate: 1_000.0,
             wrong: 400,

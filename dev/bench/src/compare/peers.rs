@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_once_for_each_reason() {
+    fn missing_systems_are_reported_once_per_reason() {
         let nginx = absent(System::NginxLua, "would remove libluajit-5.1-2");
         let limit = absent(System::NginxLimit, "would remove libluajit-5.1-2");
         let webdis = absent(System::EnvoyWebdis, "no apt-get");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_complete_run_says_nothing() {
+    fn complete_run_reports_nothing_missing() {
         assert_eq!(missing(&[]), None);
     }
 }

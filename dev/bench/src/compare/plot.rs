@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn every_system_has_a_line_and_its_name() {
+    fn every_system_has_a_line_and_a_label() {
         let all = vec![
             series(System::Weir, &[(1, 5_000.0), (128, 40_000.0)]),
             series(System::NginxLua, &[(1, 9_000.0), (128, 39_900.0)]),
@@ -370,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn one_column_makes_no_line() {
+    fn single_column_draws_no_line() {
         assert!(lines(vec![series(System::Weir, &[(128, 1.0)])], false).is_none());
         assert!(lines(vec![], false).is_none());
     }
 
     #[test]
-    fn names_do_not_overlap() {
+    fn plot_labels_do_not_overlap() {
         let all: Vec<Series> = System::ALL
             .map(|s| series(s, &[(1, 10.0), (2, 10.0)]))
             .into();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_have_a_number_and_a_part_for_redis() {
+    fn plot_bars_have_a_number_and_a_redis_part() {
         let groups = vec![
             (
                 "One".to_owned(),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn plot_numbers_are_short() {
         let all = [
             (0.0, "0"),
             (45_000.0, "45k"),

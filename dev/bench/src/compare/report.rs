@@ -241,7 +241,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_point_that_did_other_work_has_no_ratio() {
+    fn point_with_wrong_answers_has_no_ratio() {
         let mut weir = point(System::Weir, 128, None, &[75.0, 50.0]);
         let nginx = point(System::NginxLua, 128, None, &[100.0, 100.0]);
         let ratio =
@@ -252,7 +252,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_open_loop_at_the_systems_own_rate_counts() {
+    fn open_loop_at_the_rate_of_the_system_itself_counts() {
         let offered = [None, Some(9_000.0), Some(2_000.0), Some(12_000.0)];
         let points = offered.map(|rate| point(System::Weir, 128, rate, &[13_000.0]));
         let measured = measured(points.into());
@@ -263,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
+    fn report_reads_back_as_written() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("results.json");
         assert!(Report::read(&file).unwrap().scenarios.is_empty());

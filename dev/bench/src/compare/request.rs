@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_is_another_users() {
+    fn every_claim_is_of_a_different_user() {
         let text = written(Kind::Claim, System::Weir, 7);
         assert!(
             text.starts_with("POST /sales/open/orders HTTP/1.1\r\n"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_has_the_shares_that_its_description_names() {
+    fn sale_has_the_shares_of_its_description() {
         let texts: Vec<String> = (0..100)
             .map(|n| written(Kind::Sale, System::Weir, n))
             .collect();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_count_for_their_user_only() {
+    fn tokens_are_valid_only_for_their_user() {
         let writer = Writer::new(Kind::TokenClaim, System::Weir, 0, NOW_MS).unwrap();
         let token = writer.token(5).unwrap();
         let check = |user: u64| {

@@ -251,7 +251,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn scenarios_have_names_of_their_own_and_weir_first() {
+    fn scenarios_have_unique_names_and_start_with_weir() {
         let names: BTreeSet<_> = ALL.iter().map(|scenario| scenario.name).collect();
         assert_eq!(names.len(), ALL.len());
         for scenario in ALL {

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(Spread::from_values([]), None);
         let odd = Spread::from_values([3.0, 1.0, 2.0]).unwrap();
         assert_eq!((odd.min, odd.median, odd.max), (1.0, 2.0, 3.0));
@@ -47,7 +47,7 @@ mod tests {
 
     /// The median of ratios, not the ratio of medians: a slow round affects both sides.
     #[test]
-    fn each_round_is_compared_with_itself() {
+    fn rounds_are_compared_pairwise() {
         let ratios = Spread::of_ratios(&[80.0, 30.0, 152.0], &[100.0, 50.0, 200.0]).unwrap();
         assert_eq!((ratios.min, ratios.median, ratios.max), (0.6, 0.76, 0.8));
         assert_eq!(Spread::of_ratios(&[1.0], &[]), None);

@@ -16,7 +16,7 @@ use weir_stack::tools::{Envoy, Options};
 const KUBERNETES: &str = "1.37";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_chart_renders_valid_manifests_and_what_they_run_works() -> Result<()> {
+async fn chart_renders_valid_manifests_with_working_commands() -> Result<()> {
     let tools = Tools::find_or_get(&mut Console);
     let Some(tools) = crate::found(tools, "1 test of the chart") else {
         return Ok(());

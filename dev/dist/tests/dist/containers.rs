@@ -17,7 +17,7 @@ use weir_stack::tools::{BuildKit, ENVOY_VERSION, docker_compose};
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_images_are_built_and_hold_what_they_are_to_run() -> Result<()> {
+async fn both_images_are_built_with_everything_they_run() -> Result<()> {
     let Some(kit) = crate::found(BuildKit::find(), "1 test of the Dockerfile") else {
         return Ok(());
     };
@@ -88,7 +88,7 @@ fn read(file: &Path) -> Result<Value> {
 
 /// As the file documents: `weir-origin init`, then `docker compose`.
 #[test]
-fn compose_reads_the_file_with_what_init_writes() -> Result<()> {
+fn compose_accepts_its_file_with_the_output_of_init() -> Result<()> {
     let Some(compose) = crate::found(docker_compose(), "1 test of compose.yaml") else {
         return Ok(());
     };

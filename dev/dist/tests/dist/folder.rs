@@ -47,7 +47,7 @@ async fn dist_folder_runs_limits_links_and_sales_on_each_envoy() -> Result<()> {
 
 /// systemd verifies the unit, with the release's binary in place.
 #[test]
-fn systemd_finds_nothing_wrong_with_the_unit() -> Result<()> {
+fn systemd_accepts_the_unit() -> Result<()> {
     let Some(systemd) = command::on_path("systemd-analyze") else {
         eprintln!("left out: systemd-analyze is not on PATH");
         return Ok(());
@@ -99,7 +99,7 @@ fn has_everything(folder: &Folder) -> Result<()> {
 
 /// The table of versions in docs/install.md lists the tested versions.
 #[test]
-fn the_documents_name_the_envoys_that_are_run() {
+fn documents_name_the_tested_envoy_versions() {
     let docs = include_str!("../../../../docs/install.md");
     for version in ENVOY_VERSIONS {
         assert!(docs.contains(&format!("| {version} |")), "{version}");

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_built_is_read_from_cargos_messages() {
+    fn edge_artifacts_are_read_from_cargo_messages() {
         let messages = r#"{"reason":"compiler-artifact","executable":null,"filenames":["/t/libweir_edge.rlib"]}
 {"reason":"compiler-artifact","executable":null,"filenames":["/t/weir_edge_wasi.wasm"]}
 {"reason":"compiler-artifact","executable":"/t/weir-edge-bindgen","filenames":["/t/weir-edge-bindgen"]}
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_believes_its_clients_is_told_from_what_does_not() {
+    fn build_that_trusts_client_headers_is_recognized() {
         assert!(contains(b"\0ax-conformance-variables", BELIEVES));
         assert!(!contains(b"\0ax-conformanc", BELIEVES));
     }

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_stand_in_the_secret_store_alone() {
+    fn secrets_are_written_only_to_the_secret_store() {
         let variables = BTreeMap::from([
             ("A".to_owned(), "say \"a\"".to_owned()),
             ("B_SECRET".to_owned(), "hush".to_owned()),

@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_named_is_replaced_and_nothing_else() {
+    fn only_named_settings_are_replaced() {
         let shipped = EnvoyConfig::shipped();
         let edited = EnvoyConfig::shipped()
             .and_then(|config| config.gateway_port(9901)?.admin_port(10_000))
@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_gone_is_an_error_that_names_it() {
+    fn missing_config_path_is_an_error_that_names_it() {
         let parsed = || EnvoyConfig::parse("static_resources: { listeners: [], clusters: [] }");
         let error = parsed()
             .and_then(|config| config.admin_port(1))
@@ -707,7 +707,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limiter_takes_other_settings_or_goes() {
+    fn limiter_settings_are_replaced_or_its_filter_is_removed() {
         let json = r#"{ "rules": [] }"#;
         for with_redis in [false, true] {
             let config =
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn links_take_other_settings_or_leave_it_to_envoy() {
+    fn link_settings_are_replaced_or_envoy_redirects_itself() {
         let config = EnvoyConfig::shortlink()
             .and_then(|config| config.links_config(r#"{ "redis": {} }"#))
             .and_then(|config| config.origin("127.0.0.1:7".parse()?)?.redis("127.0.0.1", 8))
@@ -737,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn the_redis_of_a_fragment_takes_the_place_of_the_shipped_one() {
+    fn redis_of_a_fragment_replaces_the_shipped_one() {
         let config = EnvoyConfig::shipped()
             .and_then(|config| config.redis_tls(Path::new("/run/ca.pem")))
             .and_then(|config| config.redis("127.0.0.1", 7));
@@ -766,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_checked_before_the_gate() {
+    fn token_is_checked_before_the_gate() {
         let mut config = EnvoyConfig::shipped().and_then(EnvoyConfig::jwt).unwrap();
         let filters = config.http_filters().unwrap();
         let names: Vec<_> = filters
@@ -782,7 +782,7 @@ mod tests {
     }
 
     #[test]
-    fn others_filters_stand_in_the_shipped_listener() {
+    fn filters_of_a_fragment_replace_those_of_the_shipped_listener() {
         const FRAGMENT: &str = "http_filters:\n  - name: mine\nroute_config:\n  name: r\n";
         let with = |fragment: &str| EnvoyConfig::shipped()?.with_http_of(fragment);
         let mut config = with(&format!("{FRAGMENT}clusters:\n  - name: beside\n")).unwrap();
@@ -796,7 +796,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filters_settings_are_edited_as_json() {
+    fn filter_settings_are_edited_as_json() {
         let config = EnvoyConfig::shipped()
             .unwrap()
             .edit_filter(GATE, |json| set(json, "/poll_interval_ms", 999));
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn envoy_answers_orders_and_nothing_else_is_changed() {
+    fn envoy_answers_orders_and_other_routes_are_unchanged() {
         let shipped = rendered(EnvoyConfig::shipped());
         let edited =
             rendered(EnvoyConfig::shipped().and_then(|config| config.orders_answered("{}")));
@@ -824,7 +824,7 @@ mod tests {
     }
 
     #[test]
-    fn all_routes_with_a_timeout_get_another() {
+    fn all_route_timeouts_are_replaced() {
         let text = rendered(EnvoyConfig::shipped().and_then(|config| config.route_timeouts("1s")))
             .to_string();
         assert_eq!(text.matches(r#""timeout":"1s""#).count(), 9);

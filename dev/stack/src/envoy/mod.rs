@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_read_and_histograms_left_out() {
+    fn counters_are_read_and_histograms_skipped() {
         let json = serde_json::json!({"stats": [
             {"name": "server.live", "value": 1},
             {"histograms": {"supported_quantiles": [0.5]}},
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn envoy_starts_answers_stats_and_starts_again() {
+    async fn envoy_starts_serves_stats_and_restarts() {
         let temp = tempfile::tempdir().unwrap();
         let options = minimal(MINIMAL, temp.path());
         validate(&tool(), &options).unwrap();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_config_is_an_error_with_envoys_reason() {
+    async fn refused_config_is_an_error_with_the_reason_of_envoy() {
         let temp = tempfile::tempdir().unwrap();
         let broken = format!("{MINIMAL}no_such_field: 1");
         let options = minimal(&broken, temp.path());
@@ -244,7 +244,7 @@ mod tests {
 
     /// Fails if the file no longer contains a text that an edit replaces.
     #[test]
-    fn the_shipped_config_is_accepted_with_everything_replaced() {
+    fn shipped_config_is_accepted_with_everything_replaced() {
         crate::wasm::ensure_filters().unwrap();
         let temp = tempfile::tempdir().unwrap();
         let config = EnvoyConfig::shipped()

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_set_where_nothing_was() {
+    fn setting_a_missing_path_is_an_error() {
         let mut tree = json!({"a": [1]});
         set(&mut tree, "/a/0", 2).unwrap();
         assert_eq!(tree, json!({"a": [2]}));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sought_must_be_there_once() {
+    fn search_requires_exactly_one_match() {
         let mut tree = json!({"a/b": {"name": "x"}, "c": [{"name": "x"}, {"name": "y"}]});
         let is = |name: &'static str| move |value: &Value| value["name"] == name;
         assert_eq!(

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_data_folder_holds_one_stack() {
+    fn data_folder_is_locked_by_one_stack() {
         let temp = tempfile::tempdir().unwrap();
         let _first = DataDir::open(Some(temp.path().to_path_buf())).unwrap();
         assert!(DataDir::open(Some(temp.path().to_path_buf())).is_err());

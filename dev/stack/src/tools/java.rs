@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn javas_version_is_read() {
+    fn java_version_is_parsed() {
         let said = "openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment";
         assert_eq!(major_in(said), Some(17));
         assert_eq!(major_in("java version \"1.8.0_392\""), Some(1));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn build_scripts_are_told_by_their_own_variable() {
+    fn build_scripts_get_the_compiler_from_the_target_variable() {
         let musl = Musl {
             target: "x86_64-unknown-linux-musl".into(),
             compiler: "/usr/bin/musl-gcc".into(),

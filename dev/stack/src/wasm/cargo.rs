@@ -383,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn build_settings_of_the_environment_stay_outside() {
+    fn build_settings_of_the_environment_are_ignored() {
         for leak in [
             "RUSTFLAGS",
             "CARGO_TARGET_DIR",
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_without_callbacks_is_named() {
+    fn filter_without_callbacks_is_named() {
         let error = declared(Path::new("filters/ratelimit"), &serde_json::Value::Null).unwrap_err();
         assert!(
             error.to_string().contains("filters/ratelimit/Cargo.toml"),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_declared_or_always_kept_stays() {
+    fn only_declared_or_always_kept_exports_remain() {
         let module = pruned(&["proxy_on_tick"]).unwrap();
         let mut names: Vec<_> = module.exports.iter().map(|e| e.name.as_str()).collect();
         names.sort_unstable();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_dropped_callback_reaches_goes_with_it() {
+    fn code_used_only_by_a_dropped_callback_is_removed() {
         let module = pruned(&["proxy_on_tick"]).unwrap();
         let imports: Vec<_> = module.imports.iter().map(|i| i.name.as_str()).collect();
         assert_eq!(imports, ["used"]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_callback_is_an_error_that_lists_the_real_ones() {
+    fn misspelt_callback_is_an_error_that_lists_the_real_ones() {
         let error = pruned(&["proxy_on_tik"]).unwrap_err().to_string();
         assert!(
             error.contains("proxy_on_tik") && error.contains("proxy_on_log"),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_export_that_is_no_callback_cannot_be_declared() {
+    fn export_other_than_a_callback_cannot_be_declared() {
         assert!(pruned(&["__data_end"]).is_err());
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_input_makes_the_filters_stale() {
+    fn changed_input_makes_the_filters_stale() {
         for (file, text) in [
             ("filters/gate/src/lib.rs", "// changed"),
             ("filters/gate/src/new.rs", ""),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_was_touched_or_removed_is_not_taken() {
+    fn touched_or_removed_module_is_not_reused() {
         let built = Built::new();
         built.write("out/gate.wasm", "another module");
         assert!(!built.is_up_to_date());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_is_under_way_has_no_stamp() {
+    fn unfinished_build_has_no_stamp() {
         let built = Built::new();
         remove(&built.out()).unwrap();
         assert!(!built.is_up_to_date());

@@ -200,7 +200,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn buyers_match_units_if_there_are_enough_people() {
+    fn buyers_match_units_when_there_are_enough_people() {
         let sales = [
             (20_000, 500),
             (520, 500),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_big_sale_has_everybody_in_it() {
+    fn big_sale_has_every_kind_of_person() {
         let shares = Shares::for_people(20_000, 500);
         assert_eq!((shares.strangers, shares.scalpers), (16_000, 160));
         assert_eq!(shares.forgetful, 3_840 / 8);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_one_order_of_all() {
+    fn seed_determines_the_shuffled_order() {
         let order = shuffled((0..1000).collect(), 7);
         assert_eq!(order, shuffled((0..1000).collect(), 7));
         assert_ne!(order, shuffled((0..1000).collect(), 8));

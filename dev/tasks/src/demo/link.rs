@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_click_too_few_or_too_many_is_told() {
+    fn missing_or_extra_click_is_reported() {
         let holds = |show: &LinkShow| show.checks().map(|(holds, _)| holds);
         assert_eq!(holds(&LinkShow::of(CLICKS, CLICKS)), [true, true]);
         assert_eq!(holds(&LinkShow::of(CLICKS - 1, CLICKS)), [false, true]);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_largest_first() {
+    fn table_lists_the_largest_first() {
         let table = LinkShow::of(CLICKS, CLICKS).table();
         assert!(
             table.contains("devices    mobile 6000, desktop 4000"),

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_audit_is_read_as_the_origin_writes_it() {
+    fn audit_of_the_origin_is_parsed() {
         let audit = json!({
             "id": "s", "exact": true, "balanced": false,
             "terms": { "stock": -1, "transfers": 2, "claims": 0, "orders": 4, "total": 5, "drift": 0 },

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_can_be_read() {
+    fn drawn_qr_code_is_readable() {
         let text = "https://s.example.com/aZ3k9Qx";
         let lines = lines(text, false).unwrap();
         let pixels: Vec<Vec<char>> = lines.iter().map(|line| line.chars().collect()).collect();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_put_back_at_the_end_of_each_line() {
+    fn colours_are_reset_at_the_end_of_each_line() {
         for line in lines("x", true).unwrap() {
             assert!(line.starts_with(COLOURS) && line.ends_with(NO_COLOURS));
         }

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_that_answers_nothing_or_all_is_not_good() {
+    fn edge_that_answers_no_or_all_requests_fails_the_report() {
         let mut report = report();
         report.has_edge = true;
         report.seen.people.words.insert("granted".to_owned(), 9);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned_and_plain() {
+    fn report_table_is_aligned_and_plain() {
         let rows = [("granted", 5, 0), ("sold_out", 12_345, 67)];
         let rows = rows.map(|(word, people, bots)| Row {
             word: word.to_owned(),

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicate_position_early_entry_and_lost_visitor_are_found() {
+    fn duplicate_position_early_entry_and_lost_visitor_are_detected() {
         let queue = |joined, entered| Queue { joined, entered };
         let waited = |before, after| RoomResult {
             people: 10,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_balance_or_do_not() {
+    fn stock_imbalance_is_detected() {
         assert!(books(490, 7, 3).balanced(500));
         assert!(!books(490, 7, 2).balanced(500));
     }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_aligned_and_a_plain_one_has_no_control_characters() {
+    fn lines_are_aligned_and_plain_ones_lack_control_characters() {
         let line = |at_s, phase, is_bold| {
             let text = "x".to_owned();
             StoryLine { at_s, phase, text }.line(phase, is_bold)

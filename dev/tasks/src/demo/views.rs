@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_event_or_person_too_few_or_too_many_is_told() {
+    fn missing_or_extra_event_or_person_is_reported() {
         type Fault = fn(&mut Browsing);
         let faults: [(Fault, [bool; 3]); 6] = [
             (|_| {}, [true, true, true]),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_right_if_it_is_complete_and_the_latest_comes_first() {
+    fn history_list_must_be_complete_and_latest_first() {
         let seen = ViewedProducts::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
         let list = |items: &[(&str, u64)], complete: bool| {
             let item = |(sku, at_ms): &(&str, u64)| json!({ "sku": sku, "viewed_at_ms": at_ms });

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executables_are_read_from_messages_of_cargo() {
+    fn test_executables_are_read_from_cargo_messages() {
         let of = |is_test: bool| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/sale/Cargo.toml","target":{{"name":"gate"}},

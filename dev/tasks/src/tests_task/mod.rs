@@ -511,7 +511,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_packages_are_tested_alone() {
+    fn only_named_packages_are_tested() {
         let of = |words: &str| {
             let rest: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
             is_everywhere(&rest)
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn without_java_its_features_alone_are_off() {
+    fn missing_java_disables_only_its_features() {
         let (without, with) = (features(false), features(true));
         assert!(with.starts_with(&format!("{without},weir-log/")));
         assert!(!without.contains("kafka"), "{without}");
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_fails_has_a_second_try_and_no_third() {
+    fn failed_test_is_retried_once() {
         let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
         let none = "test a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
         let line = |passed, failed| format!("{passed} passed, {failed} failed, 0 skipped");
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn second_try_fails_a_strict_run_alone() {
+    fn retried_test_fails_only_a_strict_run() {
         let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
         let (is_good, flaky, _) = tried(vec![part(&["a"], one, true)], 1);
         assert!(is_success(is_good, &flaky, false));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn result_lines_add_up_and_others_do_not_count() {
+    fn result_lines_are_summed_and_other_lines_ignored() {
         let mut totals = Totals::default();
         let output = "running 4 tests\ntest a ... ok\ntest b::c ... FAILED\n\
             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\

@@ -25,14 +25,14 @@ const SECOND: [(&str, &[&str]); 11] = [
     (
         "e2e",
         &[
-            "challenges::a_page_solves_what_it_is_asked",
+            "challenges::page_solves_its_challenge",
             "events::sdk::",
             "kubernetes::",
             "pages::",
             "product_page::",
             "ratelimit::cluster::",
-            "redis_kinds::a_node_of_the_cluster_killed",
-            "redis_kinds::over_a_cluster_of_three",
+            "redis_kinds::sale_is_exact_after_a_cluster_node_restarts",
+            "redis_kinds::sale_works_with_a_redis_cluster_of_three_nodes",
             "waiting_room::page::",
         ],
     ),
@@ -46,7 +46,7 @@ const SECOND: [(&str, &[&str]); 11] = [
             "events::pull_table::",
             // Separately compiled programs with some of the domains.
             "features::",
-            "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
+            "links::numbers::eight_origins_get_unique_numbers_on_mysql",
             "mysql::",
             "origin_archive::",
             "origin_on_cassandra::",
@@ -57,7 +57,7 @@ const SECOND: [(&str, &[&str]); 11] = [
     // Servers that Weir is compared with.
     (
         "weir-bench",
-        &["compare::tests::every_system_does_the_work"],
+        &["compare::tests::every_compared_system_completes_the_workload"],
     ),
     ("weir_soak", &["short::"]),
     ("weir_stack", &["mariadb::"]),
@@ -88,7 +88,7 @@ const ON_MARIADB: [(&str, &[&str]); 2] = [
         "origin",
         &[
             "events::pull_table::",
-            "links::numbers::eight_origins_never_get_one_number_twice_on_mysql",
+            "links::numbers::eight_origins_get_unique_numbers_on_mysql",
             "mysql::",
         ],
     ),
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_is_in_one_tier_by_its_module() {
+    fn module_of_a_test_determines_its_only_tier() {
         assert_eq!(
             for_test("origin", "store::orders::mysql::pays"),
             Tier::Second
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tables_name_tests_of_the_second_tier() {
+    fn other_tables_name_only_second_tier_tests() {
         for (executable, places) in BESIDE.into_iter().chain(ON_MARIADB) {
             for place in places {
                 assert!(is_in(&SECOND, executable, place), "{executable} {place}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_other_ground_run_there() {
+    fn tests_for_other_environments_run_again_there() {
         for (executable, places) in ON_OTHER_GROUND {
             let runs_there = |place: &&str| {
                 let of_executable = AGAIN.iter().filter(|again| again.executable == executable);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn places_without_a_test_are_named() {
+    fn modules_without_a_test_are_named() {
         let mut names = vec![("dist".to_owned(), "any".to_owned())];
         let lost = unmatched(&names);
         assert!(lost.contains(&"origin clients::".to_owned()), "{lost:?}");

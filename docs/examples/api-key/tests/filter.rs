@@ -66,7 +66,7 @@ fn requests_of_one_round_are_one_call_to_redis() {
 }
 
 #[test]
-fn error_of_redis_is_unavailable_for_its_request_alone() {
+fn redis_error_makes_only_its_request_unavailable() {
     let redis = Upstream::scripted_resp(|command| match command.text(0).as_str() {
         "shop:api-key:broken" => RespValue::error("WRONGTYPE not a string"),
         _ => reply(command),
@@ -79,7 +79,7 @@ fn error_of_redis_is_unavailable_for_its_request_alone() {
 }
 
 #[test]
-fn a_key_that_redis_knows_lets_the_request_go_on_with_its_owner() {
+fn key_in_redis_lets_the_request_pass_with_its_owner() {
     let runtime = Runtime::new().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let tool = tools::Redis::find_or_get(&mut SilentReporter).unwrap();
@@ -110,7 +110,7 @@ fn a_key_that_redis_knows_lets_the_request_go_on_with_its_owner() {
 }
 
 #[test]
-fn a_request_without_a_key_costs_redis_nothing() {
+fn request_without_a_key_makes_no_redis_call() {
     let host = host(Upstream::held());
     assert_eq!(ask(&host, "").status(), Some(401));
     assert_eq!(ask(&host, &"k".repeat(257)).status(), Some(401));

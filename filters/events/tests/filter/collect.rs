@@ -6,7 +6,7 @@ use weir_host_test::StreamState;
 use super::support::{Gate, NOW_MS, PAGE, SECRET, stamps};
 
 #[test]
-fn events_go_on_with_stamps_and_the_body_untouched() {
+fn events_are_forwarded_with_stamps_and_unchanged_body() {
     let gate = Gate::new();
     let request = gate
         .post(0)
@@ -41,7 +41,7 @@ fn events_go_on_with_stamps_and_the_body_untouched() {
 }
 
 #[test]
-fn a_servers_key_comes_from_the_environment() {
+fn server_key_is_read_from_the_environment() {
     let gate = Gate::new();
     let request = gate.post(0).without("x-weir-write-key");
     let stream = request.header("x-weir-write-key", SECRET).send();
@@ -51,7 +51,7 @@ fn a_servers_key_comes_from_the_environment() {
 }
 
 #[test]
-fn a_page_gets_the_origins_answer_and_the_gateways() {
+fn page_can_read_answers_of_origin_and_gateway() {
     let gate = Gate::new();
     let stream = gate.post(0).header("origin", PAGE).send();
     stream.respond(202, [("content-type", "application/json")], "{}");
@@ -84,7 +84,7 @@ fn a_page_gets_the_origins_answer_and_the_gateways() {
 }
 
 #[test]
-fn a_limit_holds_for_all_workers() {
+fn event_limit_is_shared_by_all_workers() {
     let gate = Gate::new();
     let sent = (0..30).map(|n| gate.post(n % 2).header("x-weir-visitor", "v1").send());
     let (passed, refused): (Vec<_>, Vec<_>) = sent.partition(weir_host_test::Stream::is_continued);
@@ -96,7 +96,7 @@ fn a_limit_holds_for_all_workers() {
 }
 
 #[test]
-fn an_image_goes_on_without_its_key() {
+fn image_request_is_forwarded_without_its_key() {
     let gate = Gate::new();
     let path = "/events.gif?key=wk_shop_web&type=view&a.sku=a1";
     let stream = gate.host.request(0).path(path).send();

@@ -7,7 +7,7 @@ use weir_host_test::{Host, Reply, Thread};
 use super::support::{CONFIG, Gate};
 
 #[test]
-fn a_flood_leaves_memory_flat() {
+fn flood_leaves_memory_flat() {
     let gate = Gate::new();
     gate.origin.borrow_mut().reply = Some(Reply::unreachable());
     let flood = |from: u32| {
@@ -86,7 +86,7 @@ fn headers_of_any_bytes_are_answered() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_with_the_path_of_the_field() {
+fn bad_configuration_is_refused_with_the_path_of_the_field() {
     let start = |config: &str| {
         let host = Host::builder()
             .module_file(weir_stack::wasm::filter("events").unwrap())

@@ -64,7 +64,7 @@ fn dead_origin_loses_no_buffered_view_and_overflow_is_counted() {
 }
 
 #[test]
-fn a_response_that_never_came_is_no_view() {
+fn missing_or_failed_response_counts_no_view() {
     let gate = Gate::new();
     let request = gate.host.request(0).path("/products/a1");
     request.send().disconnect();

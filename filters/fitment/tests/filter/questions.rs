@@ -20,7 +20,7 @@ fn shop() -> Gate {
 }
 
 #[test]
-fn a_question_is_answered_however_its_body_comes() {
+fn question_is_answered_for_any_split_of_its_body() {
     let gate = shop();
     let (begin, end) = QUESTION.split_at(20);
     for pieces in [&[QUESTION][..], &[begin, end], &[begin, "", end]] {
@@ -39,7 +39,7 @@ fn a_question_is_answered_however_its_body_comes() {
 }
 
 #[test]
-fn what_goes_on_has_its_head_and_its_body() {
+fn forwarded_question_keeps_its_head_and_body() {
     let gate = shop();
     let body = QUESTION.replace("S2", "S9");
     let (begin, end) = body.split_at(30);
@@ -51,7 +51,7 @@ fn what_goes_on_has_its_head_and_its_body() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_refused_before_it_has_ended() {
+fn oversized_body_is_refused_before_it_ends() {
     let gate = shop();
     let request = gate.host.request(0).method("POST").path("/fitment/check");
     let stream = request.body(" ".repeat(60_000)).send_unfinished();
@@ -65,7 +65,7 @@ fn a_body_that_is_too_long_is_refused_before_it_has_ended() {
 }
 
 #[test]
-fn a_request_for_a_page_has_no_body() {
+fn page_request_with_a_body_is_refused() {
     let gate = shop();
     let path = "/fitment/skus?vehicle=1000001";
     let stream = gate.host.request(0).path(path).body("x").send();

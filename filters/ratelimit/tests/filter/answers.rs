@@ -37,7 +37,7 @@ fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
 }
 
 #[test]
-fn requests_that_pass_are_told_if_it_is_configured() {
+fn allowed_requests_get_limit_headers_if_configured() {
     let quiet = Limiter::new(&RULES);
     assert_eq!(told(&quiet.ask("alice"), "ratelimit"), None);
     let limiter = Limiter::with_responses(
@@ -57,7 +57,7 @@ fn requests_that_pass_are_told_if_it_is_configured() {
 }
 
 #[test]
-fn grpc_gets_a_status_of_its_own() {
+fn grpc_request_gets_a_grpc_status() {
     let limiter = Limiter::new(&RULES);
     limiter.passed("alice", 2);
     let call = limiter
@@ -69,7 +69,7 @@ fn grpc_gets_a_status_of_its_own() {
 }
 
 #[test]
-fn an_answer_of_ones_own_takes_the_place_of_json() {
+fn configured_answer_replaces_json() {
     let answer =
         r#""answer": { "status": 503, "content_type": "text/html", "body": "<p>later</p>" }"#;
     let limiter = Limiter::with(&RULES, answer);
@@ -84,7 +84,7 @@ fn an_answer_of_ones_own_takes_the_place_of_json() {
 }
 
 #[test]
-fn what_concerns_no_rule_is_not_touched() {
+fn request_without_a_matching_rule_is_unchanged() {
     let rule = r#"{ "name": "r", "match": { "path": { "prefix": "/other" } }, "limit": { "rate": 1, "per": "1s" } }"#;
     let limiter = Limiter::with_responses(&[rule], r#""headers": { "on_allowed": true }"#);
     let passed = limiter.ask("alice");

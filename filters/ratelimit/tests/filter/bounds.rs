@@ -31,7 +31,7 @@ fn million_keys_stay_within_slot_memory_and_refuse_correctly() {
 }
 
 #[test]
-fn hostile_keys_are_keys_like_any_other() {
+fn hostile_keys_count_like_any_other() {
     let rule = r#"{ "name": "r", "limit": { "rate": 1, "per": "1h" },
         "key": [{ "header": "x-key" }, { "cookie": "c" }, { "query": "q" }, { "forwarded": { "trusted_hops": 1 } }] }"#;
     let limiter = Limiter::new(&[rule]);
@@ -63,7 +63,7 @@ fn hostile_keys_are_keys_like_any_other() {
 }
 
 #[test]
-fn an_eviction_is_counted_for_the_rule_whose_key_was_forgotten() {
+fn eviction_is_counted_for_the_rule_of_the_evicted_key() {
     let rule = |name: &str, key: &str| {
         format!(
             r#"{{ "name": "{name}", "key": {key}, "slots": 1, "limit": {{ "rate": 100, "per": "1h" }} }}"#

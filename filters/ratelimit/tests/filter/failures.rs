@@ -38,7 +38,7 @@ fn after_the_deadline(limiter: &Limiter, user: &str) -> Stream {
 }
 
 #[test]
-fn a_rule_says_what_counts_when_redis_does_not_answer_in_time() {
+fn rule_sets_the_fallback_for_a_redis_timeout() {
     let open = limiter("open");
     assert!(is_passed(&after_the_deadline(&open, "alice")));
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_rule_says_what_counts_when_redis_does_not_answer_in_time() {
 }
 
 #[test]
-fn a_redis_that_cannot_be_reached_costs_no_deadline() {
+fn unreachable_redis_falls_back_before_the_deadline() {
     for upstream in [
         Upstream::unhealthy(),
         Upstream::replies([Reply::unreachable()]),
@@ -70,7 +70,7 @@ fn a_redis_that_cannot_be_reached_costs_no_deadline() {
 }
 
 #[test]
-fn replies_that_are_none_are_no_decisions() {
+fn malformed_replies_are_not_decisions() {
     for reply in [
         "",
         "+OK\r\n",
@@ -91,7 +91,7 @@ fn replies_that_are_none_are_no_decisions() {
 }
 
 #[test]
-fn failing_redis_is_spared_and_used_again_when_it_recovers() {
+fn failing_redis_is_skipped_until_it_recovers() {
     let limiter = limiter("local");
     for n in 0..4 {
         after_the_deadline(&limiter, &format!("user-{n}"));
@@ -148,7 +148,7 @@ fn what_was_charged_here_goes_back_when_redis_refuses() {
 }
 
 #[test]
-fn who_leaves_while_waiting_is_forgotten() {
+fn client_that_leaves_during_a_redis_wait_is_dropped() {
     let limiter = limiter("open");
     let streams: Vec<Stream> = (0..100)
         .map(|n| limiter.ask(&format!("user-{n}")))

@@ -8,7 +8,7 @@ const PER_USER: &str =
     r#"{ "name": "per-user", "key": ["user"], "limit": { "rate": 2, "per": "1s", "burst": 3 } }"#;
 
 #[test]
-fn all_workers_share_one_limit_and_who_waits_as_told_passes() {
+fn workers_share_a_limit_and_a_retry_after_the_wait_passes() {
     let limiter = Limiter::new(&[PER_USER]);
     for worker in [0, 1, 0] {
         assert!(is_passed(&limiter.request(worker, "alice").send()));
@@ -24,7 +24,7 @@ fn all_workers_share_one_limit_and_who_waits_as_told_passes() {
 }
 
 #[test]
-fn a_fixed_and_a_sliding_window_count_as_they_say() {
+fn fixed_and_sliding_windows_count_as_specified() {
     for algorithm in ["fixed_window", "sliding_window"] {
         let rule = format!(
             r#"{{ "name": "w", "algorithm": "{algorithm}", "limit": {{ "rate": 4, "per": "10s" }} }}"#
@@ -101,7 +101,7 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
 }
 
 #[test]
-fn named_keys_have_limits_of_their_own() {
+fn named_keys_have_their_own_limits() {
     let rule = r#"{ "name": "r", "key": ["user"], "limit": { "rate": 1, "per": "1m" },
         "overrides": [{ "key": ["big"], "limit": { "rate": 10, "per": "1m" } }],
         "allow": [["probe"]], "deny": [["bad"]] }"#;
@@ -116,7 +116,7 @@ fn named_keys_have_limits_of_their_own() {
 }
 
 #[test]
-fn a_header_names_the_cost() {
+fn request_header_sets_the_cost() {
     let rule = r#"{ "name": "r", "limit": { "rate": 10, "per": "1m" }, "cost_header": { "name": "x-cost", "max": 5 } }"#;
     let limiter = Limiter::new(&[rule]);
     let with = |cost: &str| is_passed(&limiter.request(0, "u").header("x-cost", cost).send());
@@ -128,7 +128,7 @@ fn a_header_names_the_cost() {
 
 /// One read and one write of shared data per rule.
 #[test]
-fn a_decision_stays_within_its_budget() {
+fn limit_decision_stays_within_its_cost_budget() {
     let limiter = Limiter::new(&[PER_USER]);
     limiter.ask("alice");
     let passed = limiter.ask("alice").cost();

@@ -63,7 +63,7 @@ impl RedisFixture {
 }
 
 #[test]
-fn workers_share_a_limit_in_redis_many_requests_a_command() {
+fn workers_share_a_redis_limit_with_batched_commands() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 50, "per": "1h" } }"#;
     let shared = RedisFixture::new(&[rule]);
     let streams = shared.ask_all("alice", 600);
@@ -85,7 +85,7 @@ fn workers_share_a_limit_in_redis_many_requests_a_command() {
 }
 
 #[test]
-fn what_one_rule_refuses_no_rule_is_charged_for_in_redis_either() {
+fn request_refused_by_one_rule_charges_no_rule_in_redis() {
     let rules = [
         r#"{ "name": "all", "store": "redis", "limit": { "rate": 30, "per": "1h" } }"#,
         r#"{ "name": "user", "store": "redis", "key": ["user"], "algorithm": "sliding_window", "limit": { "rate": 20, "per": "1h" } }"#,

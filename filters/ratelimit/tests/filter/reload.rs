@@ -52,7 +52,7 @@ fn new_rules_apply_to_next_request_and_usage_is_kept() {
 }
 
 #[test]
-fn bad_rules_are_refused_and_the_old_ones_stay() {
+fn bad_rules_are_refused_and_the_old_ones_remain() {
     let limiter = limiter();
     for bad in [
         "",
@@ -71,7 +71,7 @@ fn bad_rules_are_refused_and_the_old_ones_stay() {
 }
 
 #[test]
-fn without_a_document_the_rules_of_the_configuration_count() {
+fn missing_document_leaves_the_current_rules_in_force() {
     let limiter = limiter();
     publish(&limiter, None);
     assert_eq!(limiter.passed("bob", 5), 3);
@@ -86,7 +86,7 @@ fn without_a_document_the_rules_of_the_configuration_count() {
 }
 
 #[test]
-fn a_poll_that_fails_changes_nothing() {
+fn failed_poll_changes_nothing() {
     let limiter = limiter();
     limiter.host.advance(Duration::from_secs(2));
     limiter.host.run_until_idle();

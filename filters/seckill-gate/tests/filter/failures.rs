@@ -11,7 +11,7 @@ use weir_sale::shard::bucket;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_script_that_redis_does_not_know_is_spelt_out() {
+fn claim_script_missing_in_redis_is_sent_in_full() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
     gate.host.run_until_idle();
@@ -84,7 +84,7 @@ fn no_healthy_host_is_answered_at_once_and_recovers() {
 }
 
 #[test]
-fn a_call_without_an_answer_ends_at_its_deadline() {
+fn unanswered_call_ends_at_its_deadline() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
     gate.host.run_until_idle();
@@ -99,7 +99,7 @@ fn a_call_without_an_answer_ends_at_its_deadline() {
 }
 
 #[test]
-fn what_waits_behind_full_batches_is_answered_too() {
+fn requests_behind_full_batches_are_answered() {
     let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..700).map(|n| gate.buy(&format!("user-{n}"))).collect();
     gate.host.run_until_idle();
@@ -126,7 +126,7 @@ fn what_waits_behind_full_batches_is_answered_too() {
 }
 
 #[test]
-fn more_than_may_wait_is_turned_away_at_once() {
+fn requests_beyond_the_queue_limit_are_refused_at_once() {
     let config = CONFIG.replace(
         r#""deadline_ms": 250"#,
         r#""deadline_ms": 250, "waiting_max": 3"#,
@@ -141,7 +141,7 @@ fn more_than_may_wait_is_turned_away_at_once() {
 }
 
 #[test]
-fn a_client_that_goes_while_it_waits_is_never_sent() {
+fn client_that_disconnects_in_the_queue_is_never_sent() {
     let gate = Gate::ready();
     let gone = gate.buy("alice");
     gate.buy("bob");
@@ -151,7 +151,7 @@ fn a_client_that_goes_while_it_waits_is_never_sent() {
 }
 
 #[test]
-fn a_claim_whose_client_has_gone_goes_back_with_the_next_batch() {
+fn claim_of_a_disconnected_client_returns_with_the_next_batch() {
     let gate = Gate::ready();
     let gone = gate.buy("alice");
     gate.host.run_until_idle();
@@ -174,7 +174,7 @@ fn a_claim_whose_client_has_gone_goes_back_with_the_next_batch() {
 }
 
 #[test]
-fn clients_that_go_at_any_moment_leave_nothing_behind() {
+fn clients_that_disconnect_at_any_moment_leave_nothing_behind() {
     let gate = Gate::ready();
     for moment in 0..4 {
         let buyers: Vec<_> = (0..100).map(|n| gate.buy(&format!("user-{n}"))).collect();
@@ -203,7 +203,7 @@ fn clients_that_go_at_any_moment_leave_nothing_behind() {
 }
 
 #[test]
-fn who_comes_before_the_first_catalogue_waits_for_it() {
+fn request_before_the_first_catalogue_waits_for_it() {
     let gate = Gate::start(CONFIG);
     let early = gate.buy("alice");
     assert!(early.is_paused());
@@ -214,7 +214,7 @@ fn who_comes_before_the_first_catalogue_waits_for_it() {
 }
 
 #[test]
-fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
+fn unreadable_catalogue_leaves_the_last_one() {
     let gate = Gate::ready();
     for reply in [
         "$-1\r\n",
@@ -235,7 +235,7 @@ fn a_catalogue_that_cannot_be_read_leaves_the_last_one() {
 }
 
 #[test]
-fn after_a_trap_a_fresh_vm_serves_again() {
+fn fresh_vm_serves_again_after_a_trap() {
     let gate = Gate::builder(CONFIG, |host| {
         host.failure_policy(FailurePolicy::FailReload)
     });

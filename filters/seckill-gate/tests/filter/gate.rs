@@ -42,7 +42,7 @@ fn granted_request_carries_signed_claim_and_returns_verdict() {
 }
 
 #[test]
-fn every_reply_of_a_shard_has_its_answer() {
+fn every_shard_reply_maps_to_its_answer() {
     let gate = Gate::ready();
     for (reply, status, verdict, retry_after) in [
         ("3 5", 409, "cap_reached", None),
@@ -67,7 +67,7 @@ fn every_reply_of_a_shard_has_its_answer() {
 }
 
 #[test]
-fn nobody_is_told_sold_out_while_sql_has_units() {
+fn sold_out_is_never_answered_while_sql_has_units() {
     let gate = Gate::ready();
     for _ in 0..2 {
         // The second time from memory.
@@ -85,7 +85,7 @@ fn nobody_is_told_sold_out_while_sql_has_units() {
 }
 
 #[test]
-fn a_full_cap_names_the_order_that_the_user_has() {
+fn reached_cap_names_the_existing_order_of_the_user() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
     gate.answer_claims(|_user| "3 1700".into());
@@ -98,7 +98,7 @@ fn a_full_cap_names_the_order_that_the_user_has() {
 }
 
 #[test]
-fn what_needs_no_redis_is_answered_without() {
+fn unknown_sale_or_invalid_user_is_answered_without_redis() {
     let gate = Gate::ready();
     for (path, user, status, verdict) in [
         (
@@ -131,7 +131,7 @@ fn what_needs_no_redis_is_answered_without() {
 }
 
 #[test]
-fn a_sale_that_has_not_started_says_when_to_come_back() {
+fn sale_before_its_start_answers_with_a_retry_time() {
     let gate = Gate::ready();
     let early = gate
         .host
@@ -154,7 +154,7 @@ fn a_sale_that_has_not_started_says_when_to_come_back() {
 }
 
 #[test]
-fn repeated_answer_has_the_wait_of_its_own_moment() {
+fn repeated_answer_has_the_wait_at_its_own_time() {
     let gate = Gate::ready();
     let wait_s = || -> u64 {
         let answer = gate.buy_from("later", "a").reply().unwrap();
@@ -167,7 +167,7 @@ fn repeated_answer_has_the_wait_of_its_own_moment() {
 }
 
 #[test]
-fn an_order_is_named_to_nobody_but_its_user() {
+fn order_is_named_only_to_its_user() {
     let gate = Gate::ready();
     for (user, reply) in [
         ("alice", "3 1700"),
@@ -215,7 +215,7 @@ fn other_requests_pass_unchanged_except_for_gateway_headers() {
 }
 
 #[test]
-fn a_forged_claim_is_replaced_by_the_real_one() {
+fn forged_claim_is_replaced_by_the_real_one() {
     let gate = Gate::ready();
     let request = gate
         .request("open", "alice")
@@ -332,7 +332,7 @@ fn workers_do_not_wake_each_other() {
 }
 
 #[test]
-fn a_sale_that_appears_in_the_catalogue_is_open_within_one_poll() {
+fn new_sale_in_the_catalogue_opens_within_one_poll() {
     let gate = Gate::ready();
     assert_eq!(gate.buy_from("fresh", "a").status(), Some(404));
     gate.host.advance(Duration::from_millis(500));
@@ -407,7 +407,7 @@ fn each_kind_of_request_stays_within_its_budget() {
 
 /// The total cost in the VM of 64 requests in one batch, responses included.
 #[test]
-fn a_batch_stays_within_its_budget() {
+fn claim_batch_stays_within_its_cost_budget() {
     let gate = Gate::ready();
     let before = gate.host.cost();
     (0..64).for_each(|n| drop(gate.buy(&format!("user-{n}"))));

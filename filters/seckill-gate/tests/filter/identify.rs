@@ -32,7 +32,7 @@ fn upstream(gate: &Gate, path: &str, user: &[u8]) -> Message {
 }
 
 #[test]
-fn a_request_under_a_prefix_goes_on_with_its_signed_user() {
+fn request_under_a_prefix_is_forwarded_with_its_signed_user() {
     let gate = gate();
     for path in ["/sales/open/reservations", "/orders/open.0.7/pay?now=1"] {
         let seen = upstream(&gate, path, b"alice");
@@ -63,7 +63,7 @@ fn user_header_is_absent_without_user_and_forged_is_removed() {
 }
 
 #[test]
-fn a_granted_request_carries_no_user_that_a_client_has_signed() {
+fn granted_request_carries_no_client_signed_user() {
     let gate = gate();
     let request = gate.request("open", "alice");
     let request = request
@@ -78,7 +78,7 @@ fn a_granted_request_carries_no_user_that_a_client_has_signed() {
 }
 
 #[test]
-fn the_first_key_of_a_ring_signs() {
+fn first_key_of_a_ring_signs() {
     let one = r#"[{ "secret": { "env": "WEIR_CLAIM_SECRET" } }]"#;
     let two = r#"[{ "id": "k2", "secret": { "env": "NEXT" } }, { "id": "k1", "secret": { "env": "WEIR_CLAIM_SECRET" } }]"#;
     let config = CONFIG.replace(one, two);

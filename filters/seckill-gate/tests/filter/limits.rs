@@ -60,7 +60,7 @@ fn address_is_limited_across_user_names_and_network_as_one() {
 }
 
 #[test]
-fn what_is_decided_without_claims_uses_nothing_up() {
+fn request_decided_without_a_claim_uses_no_quota() {
     let gate = gate(r#"{ "user": { "rate": 1, "per": "1s", "burst": 1 }, "slots": 1 }"#);
     for _ in 0..5 {
         assert_eq!(gate.buy_from("shut", "alice").status(), Some(403));

@@ -48,7 +48,7 @@ fn take_back(gate: &Gate) {
 }
 
 #[test]
-fn no_more_requests_are_in_flight_than_the_cap_says() {
+fn requests_in_flight_never_exceed_the_cap() {
     let gate = gate(r#"{ "in_flight_max": 2 }"#);
     let (first, second) = (grant(&gate, "a"), grant(&gate, "b"));
     assert!(first.is_continued() && second.is_continued());
@@ -63,7 +63,7 @@ fn no_more_requests_are_in_flight_than_the_cap_says() {
 }
 
 #[test]
-fn claims_granted_beyond_the_cap_go_back() {
+fn claims_granted_beyond_the_cap_are_returned() {
     let gate = gate(r#"{ "in_flight_max": 2 }"#);
     let buyers: Vec<_> = (0..5).map(|n| gate.buy(&format!("user-{n}"))).collect();
     gate.answer_claims(|_user| granted(7));
@@ -82,7 +82,7 @@ fn claims_granted_beyond_the_cap_go_back() {
 }
 
 #[test]
-fn a_redis_that_fails_is_left_in_peace_and_tried_out_by_few() {
+fn failing_redis_is_skipped_and_probed_by_few_requests() {
     let gate = gate(&format!(r#"{{ "redis_breaker": {FEW} }}"#));
     for n in 0..4 {
         let buyer = gate.buy(&format!("user-{n}"));
@@ -113,7 +113,7 @@ fn a_redis_that_fails_is_left_in_peace_and_tried_out_by_few() {
 
 /// Reading a status costs 0.85 µs, so it is read only where it may change the outcome.
 #[test]
-fn of_an_origin_that_is_well_few_outcomes_are_counted() {
+fn healthy_origin_outcomes_are_sampled() {
     let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
     let serve = |users: std::ops::Range<u32>, status| {
         for n in users {
@@ -157,7 +157,7 @@ fn failing_origin_gets_no_more_requests_and_keeps_no_units() {
 }
 
 #[test]
-fn what_clients_do_wrong_opens_nothing() {
+fn client_errors_do_not_open_the_breaker() {
     let gate = gate(&format!(r#"{{ "origin_breaker": {FEW} }}"#));
     for n in 0..20 {
         let buyer = grant(&gate, &format!("user-{n}"));

@@ -94,7 +94,7 @@ fn keys(shard: u32) -> ShardKeys {
 }
 
 #[test]
-fn two_workers_never_hand_out_more_than_there_is() {
+fn two_workers_never_oversell_the_stock() {
     let shop = Shop::open();
     let buyers: Vec<Stream> = (0..400).map(|n| shop.buy_on(n % 2, n)).collect();
     shop.gate.host.run_until_idle();
@@ -108,7 +108,7 @@ fn two_workers_never_hand_out_more_than_there_is() {
 }
 
 #[test]
-fn those_who_leave_give_back_and_those_who_stay_keep() {
+fn disconnected_buyers_release_claims_and_others_keep_them() {
     let shop = Shop::open();
     let buyers: Vec<Stream> = (0..60).map(|n| shop.buy_on(0, n)).collect();
     // The wake-up sends the batch; its replies are in flight.
@@ -120,7 +120,7 @@ fn those_who_leave_give_back_and_those_who_stay_keep() {
 }
 
 #[test]
-fn a_redis_that_forgot_its_scripts_is_taught_them_again() {
+fn scripts_missing_in_redis_are_loaded_again() {
     let shop = Shop::open();
     let first = shop.buy_on(0, 1);
     shop.gate.host.run_until_idle();
@@ -131,7 +131,7 @@ fn a_redis_that_forgot_its_scripts_is_taught_them_again() {
 }
 
 #[test]
-fn a_lost_reply_is_unknown_and_the_retry_gets_the_same_claim() {
+fn retry_after_a_lost_reply_gets_the_same_claim() {
     let shop = Shop::open();
     let address = format!("127.0.0.1:{}", shop.server.port());
     let first = shop.buy_on(0, 1);
@@ -166,7 +166,7 @@ fn set_stock(shop: &Shop, shard: u32, units: u64) {
 }
 
 #[test]
-fn whoever_asks_where_nothing_is_gets_what_is_elsewhere() {
+fn buyers_at_an_empty_shard_get_units_of_the_other_shard() {
     for full in [0, 1] {
         let shop = Shop::open();
         set_stock(&shop, full, 10);
@@ -206,7 +206,7 @@ fn single_buyer_never_sees_sold_out_while_a_unit_remains() {
 }
 
 #[test]
-fn units_that_a_dead_gateway_left_on_their_way_are_not_sold_out() {
+fn units_in_transfer_from_a_crashed_gateway_are_not_sold_out() {
     let shop = Shop::open();
     set_stock(&shop, 0, 1);
     set_stock(&shop, 1, 0);

@@ -25,7 +25,7 @@ fn field(reply: &LocalReply, name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn anybody_is_told_how_a_sale_stands_and_what_time_it_is() {
+fn status_shows_the_sale_state_and_the_current_time() {
     let gate = gate();
     let reply = ask(&gate, "later");
     assert_eq!(reply.status, 200);
@@ -48,7 +48,7 @@ fn anybody_is_told_how_a_sale_stands_and_what_time_it_is() {
 }
 
 #[test]
-fn a_sale_is_shown_as_sold_out_when_sql_has_nothing_left() {
+fn status_shows_sold_out_when_sql_has_no_units_left() {
     let gate = gate();
     let reply = ask(&gate, "open");
     assert_eq!(field(&reply, "state"), "sold_out");
@@ -59,7 +59,7 @@ fn a_sale_is_shown_as_sold_out_when_sql_has_nothing_left() {
 }
 
 #[test]
-fn band_and_flags_come_from_the_catalogue() {
+fn status_reads_stock_band_and_flags_from_the_catalogue() {
     let gate = gate();
     let fields = r#""band":"low","token":true,"reservation":true,"state":"drain""#;
     gate.host.advance(Duration::from_millis(250));
@@ -72,7 +72,7 @@ fn band_and_flags_come_from_the_catalogue() {
 }
 
 #[test]
-fn an_unknown_sale_and_a_gate_that_knows_nothing_yet_say_so() {
+fn unknown_sale_and_gate_without_data_have_their_own_statuses() {
     let gate = gate();
     let unknown = ask(&gate, "nothing");
     assert_eq!(unknown.status, 404);
@@ -100,7 +100,7 @@ fn an_unknown_sale_and_a_gate_that_knows_nothing_yet_say_so() {
 }
 
 #[test]
-fn a_status_stays_within_its_budget() {
+fn status_request_stays_within_its_budget() {
     let gate = gate();
     // The first request wakes the VM.
     ask(&gate, "open");

@@ -27,7 +27,7 @@ fn grant(gate: &Gate) -> u32 {
 }
 
 #[test]
-fn one_stream_carries_call_after_call() {
+fn one_stream_carries_successive_calls() {
     let gate = Gate::ready();
     let streams: Vec<u32> = (0..5)
         .map(|n| {
@@ -41,7 +41,7 @@ fn one_stream_carries_call_after_call() {
 }
 
 #[test]
-fn calls_under_way_at_once_have_a_stream_each() {
+fn concurrent_calls_use_separate_streams() {
     let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..4 * 64)
         .map(|n| gate.buy(&format!("user-{n}")))
@@ -56,7 +56,7 @@ fn calls_under_way_at_once_have_a_stream_each() {
 }
 
 #[test]
-fn a_late_reply_meets_nobody() {
+fn late_reply_is_discarded_with_its_stream() {
     let gate = Gate::ready();
     let late = gate.buy("alice");
     let call = claims(&gate).remove(0);
@@ -72,7 +72,7 @@ fn a_late_reply_meets_nobody() {
 }
 
 #[test]
-fn a_stream_that_was_closed_is_left_for_another_one() {
+fn closed_stream_is_replaced_by_a_new_one() {
     for end in [Reply::Fail, Reply::ok("failed: the replies are not RESP")] {
         let gate = Gate::ready();
         let lost = gate.buy("alice");
@@ -87,7 +87,7 @@ fn a_stream_that_was_closed_is_left_for_another_one() {
 }
 
 #[test]
-fn a_poll_that_is_not_answered_is_given_up_and_asked_again() {
+fn unanswered_poll_times_out_and_is_retried() {
     let gate = Gate::start(super::support::CONFIG);
     let early = gate.buy("bob");
     gate.host.run_until_idle();
@@ -126,7 +126,7 @@ fn redis_error_reply_makes_next_call_use_a_new_connection() {
 }
 
 #[test]
-fn a_script_that_redis_does_not_know_costs_no_connection() {
+fn missing_redis_script_does_not_close_the_connection() {
     let gate = Gate::ready();
     let buyer = gate.buy("alice");
     let call = claims(&gate).remove(0);
@@ -144,7 +144,7 @@ fn a_script_that_redis_does_not_know_costs_no_connection() {
 }
 
 #[test]
-fn streams_of_a_burst_are_closed_when_it_is_over() {
+fn streams_of_a_burst_are_closed_after_it_ends() {
     let gate = Gate::ready_with_fast_redis();
     let buyers: Vec<_> = (0..4 * 64)
         .map(|n| gate.buy(&format!("user-{n}")))

@@ -54,7 +54,7 @@ fn sent_checks(gate: &Gate) -> String {
 }
 
 #[test]
-fn a_switch_is_seen_within_one_poll_and_the_stricter_one_counts() {
+fn switch_applies_within_one_poll_and_the_stricter_one_wins() {
     let gate = Gate::ready();
     assert!(gate.buy("alice").is_paused());
     switch(&gate, r#""switch":"open""#, r#""switch":"closed""#);
@@ -66,7 +66,7 @@ fn a_switch_is_seen_within_one_poll_and_the_stricter_one_counts() {
 }
 
 #[test]
-fn a_sale_that_drains_asks_for_old_claims_only() {
+fn draining_sale_accepts_existing_claims_only() {
     let gate = switched(
         &of_open(r#""state":"open""#),
         &of_open(r#""state":"drain""#),
@@ -79,7 +79,7 @@ fn a_sale_that_drains_asks_for_old_claims_only() {
 }
 
 #[test]
-fn the_shard_is_asked_to_look_at_what_no_degrade_leaves_out() {
+fn shard_runs_only_checks_that_degrade_does_not_skip() {
     for (fields, expected) in [
         ("", "b"),
         (r#""reservation":true,"#, "br"),
@@ -97,7 +97,7 @@ fn the_shard_is_asked_to_look_at_what_no_degrade_leaves_out() {
 }
 
 #[test]
-fn who_is_refused_by_a_shard_hears_why() {
+fn shard_refusal_returns_its_reason_to_the_client() {
     let gate = Gate::ready();
     for (reply, expected) in [(6, "blocked"), (7, "not_reserved"), (8, "draining")] {
         let buyer = gate.buy("alice");
@@ -109,7 +109,7 @@ fn who_is_refused_by_a_shard_hears_why() {
 }
 
 #[test]
-fn in_shadow_everything_is_decided_and_counted_and_passes() {
+fn shadow_mode_counts_verdicts_and_passes_all_requests() {
     let gate = switched(
         &of_open(r#""state":"open""#),
         &of_open(r#""state":"shadow""#),
@@ -156,7 +156,7 @@ fn in_shadow_everything_is_decided_and_counted_and_passes() {
 }
 
 #[test]
-fn dry_run_grant_is_released_when_client_has_gone() {
+fn dry_run_grant_is_released_when_the_client_disconnects() {
     let gate = switched(
         &of_open(r#""state":"open""#),
         &of_open(r#""state":"shadow""#),
@@ -170,7 +170,7 @@ fn dry_run_grant_is_released_when_client_has_gone() {
 }
 
 #[test]
-fn a_static_page_takes_the_place_of_every_answer() {
+fn static_page_replaces_every_response() {
     let page = of_open(r#""degrade":{"static_page":true},"state":"open""#);
     let gate = switched(&of_open(r#""state":"open""#), &page);
     let reply = gate.buy("alice").reply().unwrap();

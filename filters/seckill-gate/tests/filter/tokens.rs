@@ -69,7 +69,7 @@ fn refused(gate: &Gate, reason: TokenError) -> u64 {
 }
 
 #[test]
-fn the_checkout_gives_a_token_that_counts_once_it_is_old_enough() {
+fn checkout_token_is_valid_after_its_minimum_age() {
     let gate = gate();
     let reply = check_out(&gate, "open", "alice");
     assert_eq!(reply.status, 200, "{}", reply.body_text());
@@ -151,7 +151,7 @@ fn each_token_fault_has_its_own_metric_and_one_client_answer() {
 }
 
 #[test]
-fn what_a_token_cannot_change_is_looked_at_before_it() {
+fn user_and_sold_out_checks_precede_the_token_check() {
     let gate = gate();
     assert_eq!(gate.buy("").status(), Some(401));
     let sold_out = buy(
@@ -166,7 +166,7 @@ fn what_a_token_cannot_change_is_looked_at_before_it() {
 }
 
 #[test]
-fn the_checkout_refuses_as_the_chain_does_and_claims_nothing() {
+fn checkout_applies_the_chain_refusals_and_claims_nothing() {
     let gate = gate();
     for (sale, user, status, verdict) in [
         ("nothing", "alice", 404, "unknown_sale"),
@@ -187,7 +187,7 @@ fn the_checkout_refuses_as_the_chain_does_and_claims_nothing() {
 }
 
 #[test]
-fn draining_sale_gives_no_tokens_and_dry_run_gives_them_to_all() {
+fn draining_sale_issues_no_tokens_and_dry_run_issues_all() {
     let with = |state| catalogue().replacen(r#""state":"open""#, state, 1);
     let gate = gate_with(&with(r#""state":"drain""#));
     let reply = check_out(&gate, "open", "alice");
@@ -207,7 +207,7 @@ fn draining_sale_gives_no_tokens_and_dry_run_gives_them_to_all() {
 }
 
 #[test]
-fn token_sale_is_refused_by_a_gate_without_keys() {
+fn gate_without_keys_refuses_a_token_sale() {
     let gate = Gate::start(CONFIG);
     gate.begin_polls();
     gate.answer_polls_with(&catalogue());
@@ -216,7 +216,7 @@ fn token_sale_is_refused_by_a_gate_without_keys() {
 }
 
 #[test]
-fn tokens_stay_within_their_budget() {
+fn token_requests_stay_within_their_budget() {
     let gate = gate();
     let token = minted(SECRET, "open", "alice", NOW_MS - 5_000);
     check_out(&gate, "open", "alice");

@@ -17,7 +17,7 @@ fn flush(gate: &Gate) {
 }
 
 #[test]
-fn a_click_tells_who_has_clicked() {
+fn click_record_contains_the_visitor_data() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     for address in ["192.0.2.7:1", "192.0.2.7:2", "[2001:db8::1]:3"] {
@@ -55,7 +55,7 @@ fn a_click_tells_who_has_clicked() {
 }
 
 #[test]
-fn an_address_may_come_from_the_chain_of_proxies() {
+fn client_address_is_read_from_the_proxy_chain() {
     let gate = Gate::with(r#"{ "redis": {}, "clicks": { "trusted_hops": 1 } }"#);
     gate.put("s/abc", &link());
     for chain in ["6.6.6.6, 192.0.2.7, 10.0.0.1", "10.0.0.1", ", 10.0.0.1"] {
@@ -77,7 +77,7 @@ fn an_address_may_come_from_the_chain_of_proxies() {
 }
 
 #[test]
-fn what_is_no_click_is_not_counted() {
+fn failed_lookups_and_head_requests_are_not_counted_as_clicks() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     gate.put(
@@ -99,7 +99,7 @@ fn what_is_no_click_is_not_counted() {
 }
 
 #[test]
-fn clicks_of_two_workers_are_two_batches_and_none_is_lost() {
+fn two_workers_send_separate_batches_without_lost_clicks() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     for number in 0..1_000 {
@@ -114,7 +114,7 @@ fn clicks_of_two_workers_are_two_batches_and_none_is_lost() {
 }
 
 #[test]
-fn a_batch_that_may_have_arrived_goes_again_by_the_same_name() {
+fn batch_without_a_reply_is_resent_with_the_same_id() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     gate.click("/abc");
@@ -144,7 +144,7 @@ fn a_batch_that_may_have_arrived_goes_again_by_the_same_name() {
 }
 
 #[test]
-fn while_redis_takes_nothing_clicks_wait_and_not_without_bound() {
+fn redis_outage_queues_clicks_up_to_a_limit() {
     let gate = Gate::with(r#"{ "redis": {}, "clicks": { "flush_ms": 1000, "batches_max": 3 } }"#);
     gate.put("s/abc", &link());
     gate.click("/abc");

@@ -6,7 +6,7 @@ use super::support::{Gate, link, status};
 const FUEL_MAX: u64 = 12_000;
 
 #[test]
-fn a_redirect_from_memory_is_three_host_calls() {
+fn cached_redirect_costs_three_host_calls() {
     // As in `envoy/shortlink.yaml`.
     let gate = Gate::with(r#"{ "redis": {}, "clicks": { "trusted_hops": 0 } }"#);
     gate.put("s/aZ3k9Qx", &link());

@@ -34,7 +34,7 @@ fn cached_links_resolve_and_others_ask_origin_without_redis() {
 }
 
 #[test]
-fn silent_redis_is_spared_and_no_request_waits_for_it() {
+fn silent_redis_opens_the_breaker_and_requests_do_not_wait() {
     let gate = Gate::with(
         r#"{ "redis": { "deadline_ms": 100 }, "breaker": { "min_requests": 5, "open_ms": 1000 },
         "origin": { "limit": { "rate": 1000, "per": "1s", "burst": 1000 } } }"#,
@@ -59,7 +59,7 @@ fn silent_redis_is_spared_and_no_request_waits_for_it() {
 }
 
 #[test]
-fn a_link_with_so_many_clicks_is_never_guessed() {
+fn click_limited_link_returns_503_without_redis_and_origin() {
     let gate = Gate::new();
     gate.put(
         "s/two",
@@ -108,7 +108,7 @@ fn more_than_may_wait_are_told_at_once() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_a_redis_that_is_gone() {
+fn missing_cluster_is_treated_as_a_redis_outage() {
     let gate = Gate::new();
     gate.put("s/hot", &link());
     gate.click("/hot");
@@ -123,7 +123,7 @@ fn a_cluster_that_is_not_there_is_a_redis_that_is_gone() {
 }
 
 #[test]
-fn a_vm_that_dies_loses_at_most_the_clicks_since_its_last_batch() {
+fn vm_crash_loses_only_clicks_since_the_last_batch() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     for _ in 0..100 {
@@ -151,7 +151,7 @@ fn a_vm_that_dies_loses_at_most_the_clicks_since_its_last_batch() {
 }
 
 #[test]
-fn until_domains_are_known_requests_go_on() {
+fn requests_pass_until_the_domains_are_loaded() {
     let gate = Gate::unaware(CONFIG);
     gate.set_redis(false);
     // It pauses briefly: Redis may answer at once.

@@ -7,7 +7,7 @@ use weir_host_test::Thread;
 use super::support::{Gate, TARGET, link, status};
 
 #[test]
-fn nothing_that_a_client_sends_kills_the_vm() {
+fn hostile_client_input_never_crashes_the_vm() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     let long = "x".repeat(65_536);
@@ -66,7 +66,7 @@ fn nothing_that_a_client_sends_kills_the_vm() {
 }
 
 #[test]
-fn more_links_than_fit_take_no_more_memory() {
+fn links_beyond_the_cache_limit_use_no_more_memory() {
     let gate =
         Gate::with(r#"{ "redis": {}, "cache": { "entries_max": 200, "bytes_max": 1000000 } }"#);
     for number in 0..1_000 {
@@ -96,7 +96,7 @@ fn more_links_than_fit_take_no_more_memory() {
 }
 
 #[test]
-fn clients_that_leave_at_any_time_are_forgotten() {
+fn disconnected_clients_leave_no_state_at_any_stage() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     for _ in 0..100 {

@@ -31,7 +31,7 @@ fn a_link_comes_from_redis_once_and_then_from_memory() {
 }
 
 #[test]
-fn a_domain_has_its_own_links_and_its_own_page() {
+fn domain_has_its_own_links_and_its_own_page() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     assert_eq!(gate.location("/abc"), TARGET);
@@ -55,7 +55,7 @@ fn a_domain_has_its_own_links_and_its_own_page() {
 }
 
 #[test]
-fn files_for_apps_are_those_of_the_domain() {
+fn app_association_files_are_served_per_domain() {
     let gate = Gate::new();
     let ask = |host: &str, path: &str| {
         let stream = gate.request(0, path).header(":authority", host).send();
@@ -107,7 +107,7 @@ fn domain_has_its_own_pages_for_ended_and_unknown_links() {
 }
 
 #[test]
-fn within_another_app_visitors_are_asked_to_open_a_browser() {
+fn in_app_visitors_get_a_page_to_open_a_browser() {
     let gate = Gate::new();
     let app = App {
         platform: Platform::Any,
@@ -137,7 +137,7 @@ fn within_another_app_visitors_are_asked_to_open_a_browser() {
 }
 
 #[test]
-fn statuses_queries_rules_and_apps_are_as_the_link_has_them() {
+fn redirect_follows_the_status_query_rules_and_apps_of_a_link() {
     let gate = Gate::new();
     for redirect in RedirectStatus::ALL {
         let code = format!("code-{}", redirect.code());
@@ -205,7 +205,7 @@ fn statuses_queries_rules_and_apps_are_as_the_link_has_them() {
 }
 
 #[test]
-fn only_what_leads_on_is_a_click_that_a_link_is_out_of() {
+fn only_followed_redirects_use_up_the_click_limit() {
     let gate = Gate::new();
     gate.put(
         "s/two",
@@ -281,7 +281,7 @@ fn a_link_that_has_ended_is_gone() {
 }
 
 #[test]
-fn an_edit_is_seen_after_the_next_poll_by_all_workers() {
+fn edit_reaches_all_workers_after_the_next_poll() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     let ask = |worker| {
@@ -335,7 +335,7 @@ fn what_was_read_before_an_edit_is_not_remembered_after_it() {
 }
 
 #[test]
-fn when_changes_were_missed_everything_is_read_again() {
+fn missed_changes_cause_a_full_reload() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     gate.put("s/abd", &link());
@@ -358,7 +358,7 @@ fn when_changes_were_missed_everything_is_read_again() {
 }
 
 #[test]
-fn a_link_is_renewed_once_when_enough_of_its_life_is_gone() {
+fn cached_link_is_refreshed_once_near_its_expiry() {
     let gate = Gate::new();
     const LIFE_MS: u64 = 10 * 3_600_000;
     gate.put(
@@ -388,7 +388,7 @@ fn a_link_is_renewed_once_when_enough_of_its_life_is_gone() {
 }
 
 #[test]
-fn a_link_whose_life_has_ended_is_unknown() {
+fn expired_link_is_unknown() {
     let gate = Gate::new();
     gate.put(
         "s/abc",
@@ -405,7 +405,7 @@ fn a_link_whose_life_has_ended_is_unknown() {
 }
 
 #[test]
-fn other_domains_count_from_the_next_poll_on_and_bad_ones_never() {
+fn new_domains_apply_after_a_poll_and_invalid_ones_never() {
     let gate = Gate::unaware(CONFIG);
     assert!(
         gate.click("/abc").is_continued(),

@@ -16,7 +16,7 @@ fn known_to_the_origin(gate: &Gate, code: &str) {
 }
 
 #[test]
-fn what_the_origin_tells_is_answered_and_remembered() {
+fn origin_answer_is_returned_and_cached() {
     let gate = Gate::new();
     known_to_the_origin(&gate, "abc");
     let request = gate
@@ -67,7 +67,7 @@ fn what_is_unknown_is_remembered_for_a_while() {
 }
 
 #[test]
-fn many_who_ask_for_one_cold_link_are_one_look_up() {
+fn concurrent_requests_for_a_cold_link_share_one_lookup() {
     let gate = Gate::new();
     gate.origin.borrow_mut().reply = Some(Reply::Hold);
     let streams: Vec<Stream> = (0..150).map(|_| gate.request(0, "/abc").send()).collect();
@@ -82,7 +82,7 @@ fn many_who_ask_for_one_cold_link_are_one_look_up() {
 }
 
 #[test]
-fn many_who_ask_for_one_unknown_link_are_one_look_up() {
+fn concurrent_requests_for_an_unknown_link_share_one_lookup() {
     let gate = Gate::new();
     let streams: Vec<Stream> = (0..150).map(|_| gate.request(0, "/abc").send()).collect();
     gate.host.run_until_idle();
@@ -132,7 +132,7 @@ fn random_codes_use_bounded_memory_and_bounded_origin_lookups() {
 }
 
 #[test]
-fn an_origin_that_fails_is_not_remembered_as_an_answer() {
+fn origin_failure_is_not_cached() {
     let gate = Gate::new();
     for reply in [
         Reply::status(500, "oops"),
@@ -162,7 +162,7 @@ fn an_origin_that_fails_is_not_remembered_as_an_answer() {
 }
 
 #[test]
-fn a_client_that_leaves_while_the_origin_is_asked_hurts_nobody() {
+fn disconnect_during_an_origin_lookup_affects_no_other_client() {
     let gate = Gate::new();
     gate.origin.borrow_mut().reply = Some(Reply::Hold);
     let streams: Vec<Stream> = (0..3).map(|_| gate.request(0, "/abc").send()).collect();
@@ -182,7 +182,7 @@ fn a_client_that_leaves_while_the_origin_is_asked_hurts_nobody() {
 }
 
 #[test]
-fn other_methods_use_no_click_when_they_are_looked_up() {
+fn origin_lookup_of_another_method_uses_no_click() {
     let gate = Gate::new();
     known_to_the_origin(&gate, "abc");
     let post = gate.request(0, "/abc").method("POST").send();
@@ -195,7 +195,7 @@ fn other_methods_use_no_click_when_they_are_looked_up() {
 }
 
 #[test]
-fn a_record_that_is_none_is_the_origins_to_read() {
+fn unreadable_redis_record_is_looked_up_at_the_origin() {
     let gate = Gate::new();
     known_to_the_origin(&gate, "abc");
     let key = weir_link::redis::keys::LinkKeys::new("weir", &"s/abc".parse().unwrap()).record();

@@ -34,7 +34,7 @@ fn admitted_visitor_keeps_shop_cookies_and_session_everywhere() {
 }
 
 #[test]
-fn newcomers_wait_in_order_whichever_worker_they_meet() {
+fn newcomers_wait_in_order_across_workers() {
     let gate = Gate::new(r#", "mode": "paused" "#, 2);
     let mut cookies = Vec::new();
     for number in 0..6 {
@@ -53,7 +53,7 @@ fn newcomers_wait_in_order_whichever_worker_they_meet() {
 }
 
 #[test]
-fn bytes_of_any_kind_are_answered_and_grow_nothing() {
+fn arbitrary_header_bytes_are_answered_without_memory_growth() {
     let gate = Gate::new(r#", "mode": "closed" "#, 1);
     let hostile: [&[u8]; 6] = [
         b"weir-room-shop=\xff\xfe",
@@ -115,7 +115,7 @@ fn a_configuration_that_will_not_do_names_its_field() {
 /// Most of the cost is the hash of each token: two for a position, whose token is signed again, one for an active
 /// session.
 #[test]
-fn what_a_request_costs_stays_within_its_budget() {
+fn room_request_stays_within_its_budget() {
     let gate = Gate::new("", 1);
     let session = entered(&gate.ask(0, &[])).expect("a session");
     let inside = gate.ask(0, &[("cookie", &session)]).cost().fuel;

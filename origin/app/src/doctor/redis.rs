@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_login_takes_the_place_of_the_one_in_the_url() {
+    fn separate_login_replaces_the_one_in_the_url() {
         let login = |username: Option<&str>, password: &str| Login {
             username: username.map(ToOwned::to_owned),
             password: password.to_owned(),

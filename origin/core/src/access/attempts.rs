@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_tries_may_fail_and_one_more_every_six_seconds() {
+    fn ten_attempts_can_fail_plus_one_every_six_seconds() {
         let attempts = Attempts::default();
         for _ in 0..BURST {
             assert_eq!(attempts.wait_ms(address(1), NOW_MS), None);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whoever_tries() {
+    fn attempt_memory_is_bounded_for_any_addresses() {
         let attempts = Attempts::default();
         for n in 0..2 * ADDRESSES_MAX as u32 {
             attempts.failed(address(n), NOW_MS + u64::from(n));

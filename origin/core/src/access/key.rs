@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_names_its_id_and_is_known_by_its_hash() {
+    fn key_contains_its_id_and_is_verified_by_its_hash() {
         let id = new_id().unwrap();
         let key = new_key(&id).unwrap();
         assert_eq!(id_of(&key), Some(id.as_str()));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seconds_requests_may_come_at_once_and_then_one_at_a_time() {
+    fn burst_of_one_second_passes_then_requests_are_paced() {
         let (paces, four) = (Paces::default(), limits(4, 100));
         let (a, b) = (tenant("a"), tenant("b"));
         for _ in 0..4 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_under_way_until_their_answers_are_gone() {
+    fn concurrency_slot_is_held_until_the_response_is_sent() {
         let (paces, two) = (Paces::default(), limits(1_000, 2));
         let a = tenant("a");
         let first = paces.take_at(&a, &two, 0).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_those_who_ask() {
+    fn pace_memory_is_bounded_by_the_active_tenants() {
         let (paces, one) = (Paces::default(), limits(1, 1));
         for n in 0..3 * REMEMBERED_MAX as u64 {
             let name = tenant(&format!("t{n}"));

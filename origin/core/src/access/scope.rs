@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_written_as_it_is_read() {
+    fn scope_text_round_trips() {
         for scope in all_scopes() {
             assert_eq!(scope.to_string().parse(), Ok(scope));
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_grow_and_only_an_admin_hands_out_keys() {
+    fn roles_are_cumulative_and_only_admins_issue_keys() {
         let (viewer, operator) = (Role::Viewer.scopes(), Role::Operator.scopes());
         let admin = Role::Admin.scopes();
         assert_eq!(operator.lacks(&viewer), None);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_found_among_others() {
+    fn session_cookie_is_found_among_others() {
         let found = headers(&[("cookie", "a=1; weir_session=i.s; b=2")]);
         assert_eq!(cookie(&found), Some(("i", "s")));
         for other in [

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_method_needs_write_and_question_needs_read() {
+    fn unknown_method_needs_write_and_query_route_needs_read() {
         let (plain, question) = (RouteRules::PLATFORM, RouteRules::PLATFORM.question());
         for method in [Method::GET, Method::HEAD] {
             assert_eq!(plain.level(&method), Level::Read, "{method}");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn change_is_noted_before_unless_its_route_says_otherwise() {
+    fn change_is_audited_before_unless_its_route_differs() {
         let plain = RouteRules::PLATFORM;
         assert_eq!(plain.audit_timing(&Method::POST), AuditTiming::Before);
         assert_eq!(plain.audit_timing(&Method::GET), AuditTiming::Never);

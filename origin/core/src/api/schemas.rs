@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn flattened_struct_of_an_answer_admits_and_has_all_members() {
+    fn flattened_response_struct_allows_and_lists_all_members() {
         let expected = json!({ "description": "d", "type": "object", "required": ["a", "b", "c", "n"],
             "properties": { "a": {}, "b": {}, "c": {}, "n": {}, "r": {} } });
         assert_eq!(normalized(outer(), Use::Answer), expected);

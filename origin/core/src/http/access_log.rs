@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_the_requests_gets_a_line() {
+    fn configured_share_of_requests_is_logged() {
         for (share, expected) in [(1.0, 1_000), (0.25, 250), (0.01, 10), (0.0, 0)] {
             assert_eq!(lines(share, &[200; 1_000]), expected, "{share}");
         }
     }
 
     #[test]
-    fn failures_always_get_one() {
+    fn failed_requests_are_always_logged() {
         assert_eq!(lines(0.0, &[200, 404, 500, 503, 499]), 2);
     }
 }

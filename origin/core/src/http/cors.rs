@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_what_browsers_send() {
+    fn only_origins_in_browser_format_are_accepted() {
         for good in [
             "*",
             "https://shop.example",

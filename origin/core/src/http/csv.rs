@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_cell_is_a_formula_and_none_breaks_out() {
+    fn csv_cells_are_escaped_against_formulas_and_breakout() {
         let cases = [
             ("plain", "plain"),
             ("", ""),

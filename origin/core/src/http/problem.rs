@@ -259,7 +259,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[tokio::test]
-    async fn a_problem_is_written_as_rfc_9457_says() {
+    async fn problem_response_follows_rfc_9457() {
         let response = Problem::sql().into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told_with_its_place() {
+    fn every_validation_error_has_its_path() {
         let body = json!({ "id": "s", "shards": "4", "colour": 1, "window": { "from_ms": 1 } });
         let validation_errors = validation_errors(&body, Use::Request);
         assert_eq!(validation_errors[0], "/colour: is not known");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_may_leave_out_any_member() {
+    fn patch_can_omit_any_member() {
         assert_eq!(
             validation_errors(&json!({}), Use::Patch),
             Vec::<String>::new()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn many_mistakes_are_cut() {
+    fn long_list_of_validation_errors_is_truncated() {
         let members = (0..100).map(|n| (format!("m{n}"), Value::Null));
         let body = Value::Object(members.collect());
         assert_eq!(errors_in::<Body>(&body, Use::Request).len(), ERRORS_MAX);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_looks_like_an_id_is_a_requests_id() {
+    fn only_a_valid_id_is_accepted_as_request_id() {
         let id = "7b674932-635d-4ceb-b907-12674f8c7267";
         let read = |values: &[&str]| request_id(&headers(REQUEST_ID, values)).map(str::to_owned);
         assert_eq!(read(&[id]).as_deref(), Some(id));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sound_header_names_a_trace() {
+    fn only_a_valid_traceparent_sets_the_trace_id() {
         let sound = format!("00-{ID}-00f067aa0ba902b7-01");
         assert_eq!(read(&[&sound]).as_deref(), Some(ID));
         let later = format!("cc-{ID}-00f067aa0ba902b7-01-what-comes");

@@ -134,14 +134,14 @@ mod tests {
 
     /// Expected value from OpenSSL: `printf 'e1.1700000000.{}' | openssl dgst -sha256 -hmac 0123…ef -binary | base64`.
     #[test]
-    fn the_signature_is_that_of_standard_webhooks() {
+    fn signature_follows_standard_webhooks() {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"0123456789abcdef0123456789abcdef");
         let signature = sign(&key, "e1", "1700000000", "{}");
         assert_eq!(signature, "v1,07qQ8VE+Jcd4QrU5yo6gNwl5iGbECsDJhPxUaHhWLk4=");
     }
 
     #[test]
-    fn a_short_secret_and_a_strange_url_are_refused() {
+    fn short_secret_and_invalid_url_are_refused() {
         let clock: ReadClock = Arc::new(|| 0);
         let new = |url, secret: &[u8]| WebhookSender::new(url, None, secret, clock.clone());
         assert!(matches!(

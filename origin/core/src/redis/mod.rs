@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_keep_their_shape() {
+    fn redis_replies_keep_their_structure() {
         let reply = ::redis::Value::Array(vec![
             ::redis::Value::Int(-1),
             ::redis::Value::BulkString(b"\xff".to_vec()),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn role_and_memory_are_read() {
+    fn redis_role_and_memory_are_parsed() {
         let replica = info(95, 100, "noeviction", "slave");
         assert!(is_replica(&replica) && !is_replica(&info(1, 0, "noeviction", "master")));
         assert_eq!(full_percent(&replica), Some(95));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_of_a_cluster_is_read() {
+    fn info_of_each_cluster_node_is_parsed() {
         let text = |text: &str| ::redis::Value::BulkString(text.into());
         let name = ::redis::Value::SimpleString("node".into());
         let map = vec![(name.clone(), text("a")), (name, text("b"))];

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_logged_once_a_minute_and_told_for_one() {
+    fn refusal_kind_is_logged_and_reported_for_a_minute() {
         let refusals = Refusals::default();
         let start = Instant::now();
         let at = |s| start + Duration::from_secs(s);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_redis_refuses_is_a_refusal() {
+    fn only_redis_refusal_errors_count_as_refusals() {
         let of = |error: &str| Refusal::from_error(error.to_owned());
         let oom = of("OOM full").unwrap();
         assert!(oom.is_definite());

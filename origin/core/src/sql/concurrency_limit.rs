@@ -59,7 +59,7 @@ mod tests {
     use tokio::task::yield_now;
 
     #[tokio::test]
-    async fn calls_wait_in_line_and_those_beyond_it_are_refused_at_once() {
+    async fn calls_queue_and_those_beyond_the_queue_are_refused_at_once() {
         let shed = Arc::new(ConcurrencyLimit::new(1, 1));
         let (end, ended) = oneshot::channel::<()>();
         let (first, second) = (shed.clone(), shed.clone());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_makes_room() {
+    async fn abandoned_call_frees_its_queue_place() {
         let shed = Arc::new(ConcurrencyLimit::new(1, 0));
         let endless = shed.clone();
         let task = tokio::spawn(async move { endless.run::<()>(pending()).await });

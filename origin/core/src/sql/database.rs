@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_deadlocks_are_tried_again() {
+    async fn only_deadlocks_are_retried() {
         let tries = std::sync::atomic::AtomicU32::new(0);
         let failed: Result<(), Error> = retried(async || {
             tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -262,7 +262,7 @@ mod tests {
     use sqlx::query_scalar;
 
     #[tokio::test]
-    async fn each_connection_is_set_up_as_the_design_asks() {
+    async fn each_sql_connection_has_the_designed_settings() {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/weir.db", dir.path().display());
         let migrations = Migrations {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_busy_is_away_and_one_that_refuses_is_not() {
+    fn busy_database_is_unavailable_and_a_refusing_one_is_not() {
         for away in ["5", "261", "517", "08004", "08S01"] {
             assert!(is_away_code(away), "{away}");
         }
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_listens_the_error_says_so() {
+    async fn connection_refused_is_named_in_the_error() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_may_be_reached_and_not_passed() {
+    fn tenant_limit_can_be_reached_but_not_exceeded() {
         assert_eq!(LimitExceeded::check("rooms", 3, 3), None);
         let over = LimitExceeded::check("rooms", 4, 3).map(|over| over.to_string());
         assert_eq!(over.as_deref(), Some("the tenant's limit is 3 rooms"));

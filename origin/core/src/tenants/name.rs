@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_the_tenants_that_stands_before_the_first_separator() {
+    fn tenant_name_is_the_prefix_before_the_first_separator() {
         let names = [
             ("acme--a", Some("acme")),
             ("acme--x--y", Some("acme")),

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_half_is_an_outage_and_one_event_is_none() {
+    fn outage_needs_more_than_half_failures_and_several_events() {
         check("", "-", false);
         check("", "----", false);
         check("", "-----", true);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn where_events_come_one_by_one_those_before_count() {
+    fn single_event_batches_include_earlier_outcomes() {
         check("++++", "-", false);
         check("++-", "-", false);
         check("++--", "-", true);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_remembered() {
+    fn health_history_is_bounded() {
         let mut health = Health::default();
         health.note(&[true; 1_000]);
         assert_eq!(health.latest.len(), REMEMBERED);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_comes_back_with_its_stamps() {
+    fn refused_event_round_trips_with_its_stamps() {
         let stamps = stamps(Consent::Full);
         let sent = SentEvent::new("{\"type\":7}", &stamps, Some("u1"), Some(5));
         assert_eq!(sent.stamps(), Some(stamps));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn of_somebody_who_stays_unknown_no_name_is_kept() {
+    fn anonymous_event_is_stored_without_user_names() {
         let stamps = stamps(Consent::Anonymous);
         let text = r#"{"type":"view","customer":"alice","visitor":"bob"}"#;
         let sent = SentEvent::new(text, &stamps, Some("alice"), None);
@@ -224,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_very_long_is_cut_between_characters() {
+    fn long_text_is_truncated_at_a_character_boundary() {
         let text = "é".repeat(REFUSED_LEN_MAX);
         let sent = SentEvent::new(&text, &stamps(Consent::Full), None, None);
         assert!(sent.is_cut && sent.event.len() <= REFUSED_LEN_MAX);
     }
 
     #[test]
-    fn other_bytes_are_no_record() {
+    fn invalid_bytes_are_not_decoded_as_a_record() {
         for bytes in [&b""[..], b"x", b"e", b"r{}", b"r"] {
             assert!(LogRecord::decode(bytes).is_err(), "{bytes:?}");
         }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_known_and_another_of_its_id_is_told() {
+    fn duplicate_event_is_detected_and_an_id_conflict_is_reported() {
         let seen = RecentEvents::new(10);
         assert_eq!(seen.look("a", print(1)), IdStatus::New);
         seen.note("a", print(1));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_latest_are_known() {
+    fn recent_events_are_bounded_and_keep_the_latest() {
         let seen = RecentEvents::new(10);
         for n in 0..1_000 {
             seen.note(&format!("e{n}"), print(0));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_checked_and_values_are_not_told() {
+    fn attributes_are_validated_without_values_in_errors() {
         let known = registered(json!({"schema": {
             "type": "object", "required": ["sku"],
             "properties": {"sku": {"type": "string", "pattern": "^[a-z0-9]+$"}},
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_definition_is_refused_by_its_field() {
+    fn invalid_type_definition_is_refused_with_its_field() {
         let path = |spec: Value| registered(spec).unwrap_err().path;
         assert_eq!(path(json!({"schema": {"type": "colour"}})), "schema");
         assert_eq!(path(json!({"schema": 7})), "schema");
@@ -267,7 +267,7 @@ mod tests {
 
     /// Each schema refers to itself without descending into the value: the library must detect the cycle.
     #[test]
-    fn a_schema_that_goes_in_circles_comes_to_an_end() {
+    fn recursive_schema_validation_terminates() {
         let circle = json!({"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}});
         for schema in [
             json!({"$ref": "#"}),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_of_trees_ends_with_the_event() {
+    fn tree_schema_validation_ends_with_the_event_data() {
         let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}});
         let known = registered(json!({"schema": tree})).unwrap();
         assert_eq!(check(&known, json!({"left": {"right": {"n": 1}}})), Ok(()));

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_becomes_a_text_and_spoils_nothing() {
+    fn invalid_json_becomes_a_string_and_the_batch_stays_valid() {
         let made = body(&[br#"{"type": "a"}"#, b"{\"type\": ", b"\xff\"", b"", b"null"]);
         let made = made.unwrap();
         let read = Batch::read(&made).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_never_longer_than_one_may_be() {
+    fn pull_body_never_exceeds_its_limits() {
         let mut full = Body::default();
         let long = format!(
             r#"{{"type":"a","attributes":{{"x":"{}"}}}}"#,

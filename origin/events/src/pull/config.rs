@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_has_one_source_and_a_wrong_one_is_named() {
+    async fn collector_has_one_source_and_an_invalid_one_is_named() {
         let query = "SELECT {cursor} {limit}";
         let sql = format!(r#"{{"database": "sqlite://a.db", "query": "{query}"}}"#);
         let good = format!(

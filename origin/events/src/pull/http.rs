@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_list_and_a_cursor() {
+    fn response_contains_a_list_and_a_cursor() {
         let read = |text: &str| read(text.as_bytes());
         let some = read(r#"{"events": [{"type":"a"}, {"type": "b"}], "cursor": "7"}"#).unwrap();
         assert_eq!(
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_has_a_place_and_breaks_out_of_none() {
+    fn cursor_placeholder_is_required_and_its_value_is_encoded() {
         let new = |url| HttpSource::new(url, None, Some("hush"));
         assert!(matches!(new("http://h/events"), Err(SourceError::NoPlace)));
         assert!(matches!(

@@ -243,7 +243,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn places_become_values_in_their_order() {
+    fn placeholders_become_parameters_in_order() {
         let (query, places) = bound("SELECT {limit}, {cursor} FROM t WHERE a > {cursor}");
         assert_eq!(query, "SELECT ?, ? FROM t WHERE a > ?");
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_will_not_do_is_refused_by_its_name() {
+    async fn invalid_table_source_is_refused_with_its_setting() {
         let new = |url: &str, query: &str, look_back_ms| {
             let made = TableSource::new(url, query, look_back_ms, Arc::new(|| 0));
             made.unwrap_err().to_string()

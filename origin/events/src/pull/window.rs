@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_a_set_holds_in_whatever_order_it_came() {
+    fn window_equals_a_set_for_any_insertion_order() {
         let mut state = 7_u64;
         for _ in 0..200 {
             let mut set = BTreeSet::new();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn its_text_is_short_where_numbers_follow_each_other() {
+    fn window_text_is_short_for_consecutive_numbers() {
         let mut window = window((100..150).chain(151..200));
         window.pass(1_000, LOOK_BACK_MS);
         assert_eq!(window.to_text(), "100:50,1,49;1000=199");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_number_is_awaited_exactly_for_the_look_back() {
+    fn missing_number_is_awaited_exactly_for_the_lookback() {
         let mut window = window([1, 2, 4]);
         window.pass(10_000, LOOK_BACK_MS);
         assert_eq!(window.begin(10_000, LOOK_BACK_MS), None);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_forgets_later_and_never_sooner() {
+    fn backward_clock_delays_expiry_and_never_hastens_it() {
         let mut window = window([1, 3]);
         window.pass(1_000_000, LOOK_BACK_MS);
         window.take(5);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_it_can_remember_no_more() {
+    fn window_reports_when_it_is_full() {
         let mut window = window((0..RUNS_MAX as u64).map(|n| 2 * n));
         assert!(window.is_full());
         window.take(1);

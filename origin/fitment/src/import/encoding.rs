@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoding_is_that_of_the_mark_the_pattern_or_the_declaration() {
+    fn encoding_is_taken_from_bom_pattern_or_declaration() {
         let utf16: Vec<u8> = "sku\tvehicle"
             .encode_utf16()
             .flat_map(u16::to_le_bytes)
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn file_is_decoded_once_and_its_broken_line_is_named() {
+    fn file_is_decoded_once_and_its_invalid_line_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let (path, beside) = (dir.path().join("file"), dir.path().join("beside"));
         let text = format!("sku;vehicle\r\n{}", "Größe 😀;1000001\r\n".repeat(20_000));

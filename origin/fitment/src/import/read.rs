@@ -431,7 +431,7 @@ mod tests {
     proptest! {
         /// Every uploaded file is read to its end or refused, and never past its end.
         #[test]
-        fn no_file_breaks_the_reader(
+        fn arbitrary_files_never_panic_the_reader(
             pieces in prop::collection::vec(prop_oneof![4 => 0..14_usize, 1 => 14..200_usize], 0..30),
             is_begun in any::<bool>(),
         ) {

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn product_is_cached_for_its_time_even_when_unknown() {
+    fn product_is_cached_for_its_ttl_even_when_unknown() {
         let mut cache = Cache::new(10, 100);
         cache.put(Sku::from(1), product("one"), 0);
         cache.put(Sku::from(2), None, 0);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_remembered_than_may_be_and_those_in_use_stay() {
+    fn product_cache_is_bounded_and_keeps_entries_in_use() {
         let mut cache = Cache::new(10, 100);
         for number in 0..1_000 {
             cache.put(Sku::from(number), None, 0);

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_holds_whatever_is_asked_for() {
+    fn query_string_encodes_all_parameters() {
         let parts = [("q", "a&b=ü".to_owned()), ("tag", "x".to_owned())];
         assert_eq!(query(&parts), "?q=a%26b%3D%C3%BC&tag=x");
         assert_eq!(query(&[]), "");

@@ -90,7 +90,7 @@ mod tests {
 
     /// All parts together have the same rows and lines as the whole file.
     #[test]
-    fn parts_are_the_whole() {
+    fn file_parts_contain_all_rows_of_the_whole_file() {
         let mut file = "keyword,url,title\r\n".to_owned();
         for n in 0..1_234 {
             let title = match n % 3 {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_json_have_no_head() {
+    fn json_lines_have_no_header() {
         let file = "{}\n".repeat(501);
         let parts = cut(Format::Ndjson, file.as_bytes()).unwrap();
         let places: Vec<_> = parts

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_come_in_each_exports_way() {
+    fn tags_are_parsed_in_each_export_format() {
         assert_eq!(tags(r#"["a, b","c"]"#), ["a, b", "c"]);
         assert_eq!(tags("blog|to, do"), ["blog", "to, do"]);
         assert_eq!(tags("a, b;a,,"), ["a", "b"]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_columns_have_one_form() {
+    fn column_names_are_normalized() {
         for name in ["Long URL", "long_url", "longUrl", "\"LONG-URL\""] {
             assert_eq!(plain(name), "longurl");
         }

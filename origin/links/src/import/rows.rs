@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_whole_file() {
+    fn row_line_numbers_refer_to_the_whole_file() {
         let file = "keyword,url,title\nabc,https://a.example/,\"two\nlines\"\n\nxyz,,\n";
         let rows = read(Format::Yourls, file);
         let lines: Vec<u64> = rows.iter().map(|row| row.line).collect();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_custom_link_of_bitly_is_a_second_one() {
+    fn bitly_custom_link_becomes_a_second_link() {
         let file = "Link,Custom Link,Destination URL,Title,Tags\n\
             bit.ly/3xYz1aB,go.example/spring,https://example.com/a,T,\"x, y\"\n";
         let rows = read(Format::Bitly, file);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_in_weir_does_not_begin_again() {
+    fn links_that_ended_in_weir_stay_ended_after_import() {
         let file = "code,target,state,clicks_left,rules\n\
             '-ab,https://a.example/,disabled,3,\"[{\"\"percent\"\":5,\"\"target\"\":\"\"https://b.example/\"\"}]\"\n\
             abc,https://a.example/,used_up,0,\n";
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_told_with_its_line() {
+    fn unclosed_quote_is_reported_with_its_line() {
         let file = "keyword,url\nabc,https://a.example/\nxyz,\"https://b.example/\nnext,https://c.example/\n";
         let rows = read(Format::Yourls, file);
         let flaw = rows[1].wishes.as_ref().unwrap_err();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_export_is_refused_as_a_whole() {
+    fn file_of_another_format_is_refused_completely() {
         let refused = |format, file: &str| Rows::read(format, file.as_bytes(), 2).err();
         let no_target = Some(FileError::NoColumn("the target"));
         assert_eq!(refused(Format::Shlink, "keyword,url\na,b\n"), no_target);
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_may_have_other_separators_and_a_mark_in_front() {
+    fn table_can_have_other_separators_and_a_byte_order_mark() {
         let rows = read(
             Format::Yourls,
             "\u{feff}keyword;url\nabc;https://a.example/?a=1,2\n",

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_and_deleted_ones_told() {
+    fn stream_entries_are_parsed_and_deleted_ones_reported() {
         let whole = array([bulk("1-0"), array([bulk("b"), bulk("id")])]);
         let deleted = array([bulk("2-0"), Value::Nil]);
         let reply = array([array([bulk("stream"), array([whole.clone(), deleted])])]);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn consumers_are_read_whatever_else_is_said_of_them() {
+    fn consumers_are_parsed_despite_extra_fields() {
         let said = [
             bulk("name"),
             bulk("a"),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_and_often_is_found_in_a_flood() {
+    fn late_frequent_value_is_found_among_many_rare_ones() {
         let mut both = SketchAndTruth::default();
         for n in 0..2_000 {
             let (a, b) = (format!("flood-{n}"), format!("more-{n}"));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_hold_whatever_comes() {
+    fn sketch_error_bounds_hold_for_random_input() {
         let mut state = 7_u64;
         let mut next = |below: u64| {
             state = state

@@ -121,7 +121,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_picture_stands_whole_and_in_the_middle_of_its_square() {
+    fn logo_is_centred_uncropped_in_its_square() {
         let logo = Logo::read(&picture(100, 50, [200, 0, 0, 255])).unwrap();
         let white = [255; 3];
         assert_eq!(logo.pixel(20, 20, 40, white), [200, 0, 0]);
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_small_png_is_refused() {
+    fn logo_that_is_not_a_small_png_is_refused() {
         let refused = |file: &[u8]| Logo::read(file).err();
         assert_eq!(refused(b"GIF89a"), Some(QrError::Logo("is not a PNG")));
         let mut cut = picture(64, 64, [1, 2, 3, 255]);

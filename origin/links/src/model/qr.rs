@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_png_of_any_style_reads_as_its_text() {
+    fn png_code_of_any_style_decodes_to_its_text() {
         let sizes = [64, 99, 512, 2_048];
         let levels = [Level::L, Level::M, Level::Q, Level::H];
         let colours = [("000000", "ffffff"), ("1a3c8c", "ffe9c0")];
@@ -410,7 +410,7 @@ mod tests {
 
     /// Renders the SVG's own path: a sequence of `M<x> <y>h<width>v1h-<width>z`.
     #[test]
-    fn an_svg_reads_as_its_text() {
+    fn svg_code_decodes_to_its_text() {
         let image = svg(TEXT, Style::default(), None).unwrap();
         let side: usize = image.split("viewBox=\"0 0 ").nth(1).unwrap()[..2]
             .parse()
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_camera_would_read_is_refused() {
+    fn unscannable_code_style_is_refused() {
         let style = Style::default();
         let refused = |style: Style| png(TEXT, style, None).unwrap_err();
         assert_eq!(
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_and_colours_are_spelt_in_one_way() {
+    fn levels_and_colours_have_one_spelling() {
         assert_eq!(Level::parse("Q"), Ok(Level::Q));
         for bad in ["", "l", "LL"] {
             assert_eq!(Level::parse(bad), Err(QrError::Level));
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_with_a_picture_in_its_middle_is_still_read() {
+    fn code_with_a_logo_is_still_decodable() {
         for (width, height, size_px) in [(300, 300, 512), (64, 20, 256), (1, 1, 1_000)] {
             let file = picture(width, height, [190, 20, 20, 255]);
             let logo = Logo::read(&file).unwrap();

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_short_clean_and_never_empty() {
+    fn stats_value_is_short_clean_and_never_empty() {
         assert_eq!(Breakdown::Referrer.value(""), "direct");
         assert_eq!(Breakdown::Operator.value(" \t\n"), "unknown");
         assert_eq!(Breakdown::Operator.value(" Köln\u{0} Net \r"), "Köln Net");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_begin_where_utc_has_them() {
+    fn spans_start_at_utc_hours_and_days() {
         let at_ms = 1_795_263_805_216; // 2026-11-21T12:23:25Z
         assert_eq!(Span::Hour.start_ms(at_ms) % HOUR_MS, 0);
         assert_eq!(

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_tells_apart_what_differs_and_only_that() {
+    fn visitor_hashes_differ_only_for_different_visitors() {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &[7; KEY_LEN]);
         let other = hmac::Key::new(hmac::HMAC_SHA256, &[8; KEY_LEN]);
         let [a, b, mapped] = ["203.0.113.7", "203.0.113.8", "::ffff:203.0.113.7"]
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn many_go_in_pieces_and_none_is_lost() {
+    fn many_visitors_are_split_into_chunks_without_loss() {
         let number = |n: usize| {
             let mut hash = UniqueHash::default();
             hash[..8].copy_from_slice(&n.to_be_bytes());

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_takes_the_place_of_what_was_there() {
+    fn utm_parameters_replace_existing_ones_of_the_same_name() {
         let cases = [
             (
                 "https://t.example/",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_short_and_no_control() {
+    fn utm_value_is_short_without_control_characters() {
         for wrong in ["", "a\nb", &"x".repeat(UTM_LEN_MAX + 1)] {
             assert_eq!(
                 utm(wrong, None).compose("https://t.example/"),

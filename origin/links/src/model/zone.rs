@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn days_begin_at_midnight_of_the_zone_whatever_its_clocks_do() {
+    fn days_start_at_zone_midnight_despite_clock_changes() {
         let berlin = Zone::by_name("Europe/Berlin").unwrap().unwrap();
         let borders = berlin.borders(at("2026-03-28T12:00:00Z"), at("2026-03-30T12:00:00Z"));
         let expected = [
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_have_names_and_utc_is_none() {
+    fn zone_is_found_by_name_and_utc_needs_no_zone() {
         assert_eq!(Zone::by_name("utc"), Some(None));
         for name in ["Mars/Olympus", "", "+02:00", "../etc"] {
             assert_eq!(Zone::by_name(name), None, "{name}");

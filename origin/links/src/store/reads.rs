@@ -293,7 +293,7 @@ mod tests {
 
     /// Links in other domains cost nothing, and cannot slow down a caller without access to them.
     #[tokio::test]
-    async fn a_page_within_domains_looks_at_these_alone() {
+    async fn page_limited_to_domains_searches_only_their_links() {
         for (statement, step) in [
             (LIST_WITHIN.as_str(), "SEARCH l USING PRIMARY KEY (domain=?"),
             (

@@ -429,7 +429,7 @@ mod tests {
     use weir_sale::verdict::Verdict;
 
     #[test]
-    fn refusals_are_those_of_the_verdicts() {
+    fn listed_refusals_match_the_verdicts() {
         let verdicts = Verdict::ALL.into_iter();
         let verdicts = verdicts.filter_map(|one| Some((one.label(), one.status()?)));
         let mut verdicts: Vec<(&str, u16)> =

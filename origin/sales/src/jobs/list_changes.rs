@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_comes_again_twice_and_no_more_than_fit_are_kept() {
+    fn list_change_is_repeated_twice_and_the_queue_is_bounded() {
         let mut changes = ListChanges::default();
         let change = |age_s, user: &str| ListChange {
             at: Instant::now() - Duration::from_secs(age_s),

@@ -69,7 +69,7 @@ mod tests {
     const SIGNED: &str = "p1;7b24748c9a3d39ed07b08d270a9c3b5ae3b420a0cba2eb3337b0fd8b739e40cd";
 
     #[test]
-    fn a_callback_counts_while_it_is_young() {
+    fn callback_is_valid_only_within_its_maximum_age() {
         let check = |now_ms| {
             let (timestamp, signature) = (b"1700000000", SIGNED.as_bytes());
             verify(&ring(&[("p1", 7)]), timestamp, signature, b"{}", now_ms)
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_rotate_and_others_do_not_count() {
+    fn rotated_keys_are_accepted_and_unknown_keys_rejected() {
         let check = |ring: &KeyRing, timestamp: &str, body: &str| {
             let (timestamp, body) = (timestamp.as_bytes(), body.as_bytes());
             verify(ring, timestamp, SIGNED.as_bytes(), body, NOW_MS)
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_stranger_sends_panics_the_reader() {
+    fn hostile_callback_never_panics_the_reader() {
         let keys = ring(&[("p1", 7)]);
         for (timestamp, signature, body) in [
             (&b""[..], &b""[..], &b""[..]),

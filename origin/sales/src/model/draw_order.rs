@@ -70,7 +70,7 @@ mod tests {
 
     /// Expected values from Python's hashlib and hmac.
     #[test]
-    fn another_program_comes_to_the_same() {
+    fn draw_matches_another_implementation() {
         let tickets = tickets(5);
         assert_eq!(
             commitment(&[7; SEED_LEN]),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ticket_has_one_position_whatever_the_list_order() {
+    fn ticket_position_is_unique_and_independent_of_list_order() {
         let tickets = tickets(500);
         let order = drawn(1, &tickets);
         assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 500);
@@ -102,7 +102,7 @@ mod tests {
 
     /// Over many draws, each of ten tickets is first about equally often.
     #[test]
-    fn nobody_is_preferred() {
+    fn draw_order_prefers_no_ticket() {
         let tickets = tickets(10);
         let mut first = [0_u32; 10];
         for seed in 0..=255_u8 {

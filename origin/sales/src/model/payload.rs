@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_schema_is_bounded_reads_nothing_from_elsewhere_and_is_one() {
+    fn payload_schema_is_valid_bounded_and_self_contained() {
         assert_eq!(check_schema(&json!({"type": "object"})), Ok(()));
         for (bad, said) in [
             (json!(true), "an object"),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_order_is_exact_in_json() {
+    fn highest_order_price_is_exact_in_json() {
         let currency = Currency::try_from("JPY".to_owned()).unwrap();
         let price = Price {
             unit_amount: UNIT_AMOUNT_MAX,

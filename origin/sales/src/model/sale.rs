@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_at_its_limits_may_be_made() {
+    fn sale_at_its_limits_is_accepted() {
         assert_eq!(sale().check(), Ok(()));
         let smallest = NewSale {
             shards: 1,
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_sale_errors_are_reported_at_once() {
         let bad = NewSale {
             shards: 0,
             fields: SaleFields {
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_the_plain_sale_and_ways_to_pay_are_words() {
+    fn omitted_sale_fields_have_defaults_and_payments_are_named() {
         let json = |extra: &str| {
             let text = format!(
                 r#"{{"id":"s","title":"S","total":1,"shards":1,"user_cap":1,"starts_at_ms":1,"ends_at_ms":2{extra}}}"#

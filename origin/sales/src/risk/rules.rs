@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_fit_what_they_say() {
+    fn globs_match_their_patterns() {
         for (glob, text, expected) in [
             ("bot-*", "bot-7", true),
             ("bot-*", "robot-7", false),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_matches_if_all_that_it_names_does() {
+    fn rule_matches_if_all_its_conditions_match() {
         let text = r#"{"rules":[{"address":"192.0.2.*","score":10},{"agent":"curl/*","score":20},
             {"glob":"bot-*","address":"192.0.2.*","agent":"curl/*","score":30},{"score":99}]}"#;
         let rules = Rules::parse(text).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_score_counts_and_bad_files_name_the_field() {
+    fn highest_score_wins_and_invalid_file_errors_name_the_field() {
         let text = r#"{"rules":[{"users":["mallory"],"score":100},{"glob":"m*","score":30}]}"#;
         let rules = Rules::parse(text).unwrap();
         let nowhere = Visitor::default();

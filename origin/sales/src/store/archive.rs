@@ -245,7 +245,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn a_batch_is_found_without_a_walk_through_the_whole_sale() {
+    async fn archive_batch_is_found_without_a_full_scan_of_the_sale() {
         let claims = [
             (SELECT_LAST_ORDER, "(id>? AND id<?)"),
             (COPY_ORDERS, "(id>? AND id<?)"),

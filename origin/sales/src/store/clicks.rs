@@ -86,7 +86,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn a_links_orders_are_found_without_a_walk_through_all_orders() {
+    async fn orders_of_a_link_are_found_without_a_full_scan() {
         for statement in [SELECT_SUMS, SELECT_REVENUE] {
             let steps = plan(&[crate::MIGRATIONS], statement).await;
             for index in ["orders_by_click", "orders_archive_by_click"] {

@@ -66,7 +66,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn paused_sales_are_found_without_a_walk_through_all_sales() {
+    async fn paused_sales_are_found_without_a_full_scan() {
         let steps = plan(&[crate::MIGRATIONS], SELECT_PAUSED).await;
         assert!(steps[0].contains("sales_paused"), "{steps:?}");
     }

@@ -132,7 +132,7 @@ fn metric(world: &World, line: &str) -> bool {
 }
 
 #[tokio::test]
-async fn clicks_are_counted_once_however_often_their_batch_comes() {
+async fn redelivered_click_batch_is_counted_once() {
     let world = world().await;
     let rows = [
         row("s/abc", "203.0.113.1", 3),
@@ -174,7 +174,7 @@ async fn clicks_are_counted_once_however_often_their_batch_comes() {
 }
 
 #[tokio::test]
-async fn another_browser_is_another_visitor_of_the_same_address() {
+async fn two_browsers_of_one_address_count_as_two_visitors() {
     let world = world().await;
     let mut other = row("s/abc", "203.0.113.1", 1);
     other.agent_hash = agent_hash(b"curl/8");
@@ -188,7 +188,7 @@ async fn another_browser_is_another_visitor_of_the_same_address() {
 }
 
 #[tokio::test]
-async fn what_is_no_batch_is_put_aside_and_holds_nobody_up() {
+async fn invalid_click_batch_is_quarantined_and_blocks_no_other() {
     let world = world().await;
     let good = encode(&[row("s/abc", "203.0.113.1", 1)]);
     let broken = [
@@ -222,7 +222,7 @@ async fn what_is_no_batch_is_put_aside_and_holds_nobody_up() {
 
 /// One consumer gets a batch and dies; another counts one but cannot acknowledge it.
 #[tokio::test]
-async fn batches_of_dead_origins_are_taken_over() {
+async fn click_batches_of_dead_origins_are_taken_over() {
     let world = world().await;
     let payload = encode(&[row("s/abc", "203.0.113.1", 1)]);
     send(&world, "00000000000000aa-1", &payload).await;
@@ -252,7 +252,7 @@ async fn batches_of_dead_origins_are_taken_over() {
 }
 
 #[tokio::test]
-async fn what_failed_half_way_is_finished_in_the_next_round() {
+async fn partly_failed_click_batch_is_finished_in_the_next_round() {
     let world = world().await;
     let payload = encode(&[row("s/abc", "203.0.113.1", 1)]);
     let mut counter = counter(&world, "one", Geo::default());
@@ -286,7 +286,7 @@ async fn what_failed_half_way_is_finished_in_the_next_round() {
 }
 
 #[tokio::test]
-async fn regions_and_operators_come_from_databases() {
+async fn regions_and_operators_are_read_from_geo_databases() {
     let world = world().await;
     let (cities, operators) = (
         world.dir.path().join("c.mmdb"),
@@ -347,7 +347,7 @@ async fn regions_and_operators_come_from_databases() {
 
 /// Redis renews a link with each click; the cold store learns of it here.
 #[tokio::test]
-async fn a_clicked_link_lives_on_in_the_cold_store() {
+async fn click_extends_the_link_in_the_cold_store() {
     let world = world().await;
     let links = world.origin.links().unwrap();
     for code in ["abc", "xyz"] {
@@ -417,7 +417,7 @@ async fn dump(world: &World) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn no_address_is_left_anywhere_once_it_is_counted() {
+async fn counted_ip_addresses_are_stored_nowhere() {
     let world = world().await;
     let address = "198.51.100.77";
     let spellings = [

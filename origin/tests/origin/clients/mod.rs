@@ -82,7 +82,7 @@ fn headers(all: &[(&str, Vec<u8>)]) -> Value {
 }
 
 #[tokio::test]
-async fn a_generated_client_makes_warms_buys_pays_and_audits() {
+async fn generated_client_creates_warms_buys_pays_and_audits() {
     let Some(tools) = tools() else { return };
     let world = World::new().await;
     let ports = serve(&world).await;
@@ -130,7 +130,7 @@ const TESTER: &str = "run --seed 1 --workers 1 --phases fuzzing --max-examples 6
     --request-timeout 20 --suppress-health-check all --no-color --warnings off";
 
 #[tokio::test]
-async fn nothing_that_a_tester_thinks_of_is_a_fault_of_the_origin() {
+async fn fuzzed_requests_cause_no_server_errors() {
     let Some(tools) = tools() else { return };
     let world = World::with_everything().await;
     let world = world.and_product_keys(crate::products::keys());

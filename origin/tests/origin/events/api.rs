@@ -99,7 +99,7 @@ async fn events_get_verdicts_and_refused_ones_can_be_fixed_and_resent() {
 }
 
 #[tokio::test]
-async fn repeated_event_counts_once_and_changed_one_is_refused() {
+async fn repeated_event_counts_once_and_changed_repeat_is_refused() {
     let world = world(|settings| settings.remembered = 1).await;
     let event = view("e1", "alice");
     let mut other = view("e1", "alice");
@@ -143,7 +143,7 @@ async fn repeated_event_counts_once_and_changed_one_is_refused() {
 }
 
 #[tokio::test]
-async fn bodies_that_hold_no_events_are_refused_as_a_whole() {
+async fn body_without_events_is_refused_as_a_whole() {
     let world = world(|_| {}).await;
     let json = "application/json";
     let one = r#"{"type":"view"}"#;
@@ -180,7 +180,7 @@ async fn bodies_that_hold_no_events_are_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_bomb_or_a_cut_in_one_event_spoils_no_other() {
+async fn deeply_nested_event_invalidates_no_other_event() {
     let world = world(|_| {}).await;
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
     let body =
@@ -191,7 +191,7 @@ async fn a_bomb_or_a_cut_in_one_event_spoils_no_other() {
 }
 
 #[tokio::test]
-async fn a_clients_clock_may_be_years_off_if_it_says_when_it_sent() {
+async fn wrong_client_clock_is_corrected_by_the_sent_time() {
     let world = world(|_| {}).await;
     let stamps = server();
     let old = 1_000_000_000_000_u64;
@@ -215,7 +215,7 @@ async fn a_clients_clock_may_be_years_off_if_it_says_when_it_sent() {
 }
 
 #[tokio::test]
-async fn the_gateway_says_who_is_signed_in_and_who_stays_unknown() {
+async fn gateway_stamps_decide_between_user_and_anonymous_events() {
     let world = world(|_| {}).await;
     let signed_in = |stamps: &Stamps, id: &str| {
         let body = json!({"id": id, "type": "view", "visitor": "v9"});
@@ -250,7 +250,7 @@ async fn the_gateway_says_who_is_signed_in_and_who_stays_unknown() {
 }
 
 #[tokio::test]
-async fn an_image_is_an_event_and_is_none_if_that_is_refused() {
+async fn image_request_records_an_event_or_returns_the_refusal() {
     let world = world(|_| {}).await;
     let ask = |query: &str| {
         let request = stamped(&browser(), "GET", &format!("/events.gif?{query}"));
@@ -289,7 +289,7 @@ async fn an_image_is_an_event_and_is_none_if_that_is_refused() {
 }
 
 #[tokio::test]
-async fn business_systems_push_events_with_the_admins_token() {
+async fn business_systems_push_events_with_the_admin_token() {
     let world = world(|_| {}).await;
     put_type(&world, "order", &json!({"customer": "/attributes/buyer"})).await;
     let body = json!({"id": "o1", "type": "order", "attributes": {"buyer": 42}});
@@ -357,7 +357,7 @@ async fn type_edit_needs_the_version_that_was_read() {
 
 /// One version of a type validates a whole body, even if the type changes meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_schema_that_changes_under_way_splits_no_body() {
+async fn concurrent_schema_change_applies_to_whole_bodies_only() {
     let world = world(|_| {}).await;
     let schemas = ["number", "string"]
         .map(|kind| json!({"schema": {"required": ["n"], "properties": {"n": {"type": kind}}}}));
@@ -386,7 +386,7 @@ async fn a_schema_that_changes_under_way_splits_no_body() {
 }
 
 #[tokio::test]
-async fn without_events_the_routes_say_how_to_have_them() {
+async fn event_routes_explain_how_to_enable_events_when_disabled() {
     let world = World::on("redis://127.0.0.1:1").await;
     let answer = world.admin("GET", "/groups", &Value::Null).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (404, "events_off"));

@@ -36,7 +36,7 @@ fn events(prefix: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn compressed_bodies_are_taken_as_if_they_had_come_so() {
+async fn compressed_bodies_are_accepted_like_plain_ones() {
     let world = world(|_| {}).await;
     for (encoding, prefix, body) in [
         ("gzip", "a", gzip(&events("a"))),
@@ -60,7 +60,7 @@ async fn compressed_bodies_are_taken_as_if_they_had_come_so() {
 }
 
 #[tokio::test]
-async fn no_more_comes_out_of_a_body_than_one_may_have() {
+async fn decompressed_body_is_limited_in_size() {
     let world = world(|_| {}).await;
     let spaces = |count: usize| {
         let mut bytes = br#"[{"type":"view"}"#.to_vec();

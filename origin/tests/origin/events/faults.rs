@@ -16,7 +16,7 @@ async fn post(world: &World, path: &str, body: &Value) -> Value {
 
 /// The log does not need SQL: events accepted meanwhile are stored after the outage.
 #[tokio::test]
-async fn events_are_taken_while_sql_is_away() {
+async fn events_are_accepted_during_sql_outage() {
     let world = world(|_| {}).await;
     send(&world, &server(), &json!(view("before", "alice"))).await;
     until_stored(&world, "alice", 1).await;
@@ -102,7 +102,7 @@ async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
 
 /// Old records that all groups handled are deleted; unhandled ones stay.
 #[tokio::test]
-async fn the_log_keeps_what_a_group_has_not_handled() {
+async fn log_keeps_events_that_a_group_has_not_handled() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.file_len = 2_000;
         settings.retention = weir_log::Retention::NONE;
@@ -134,7 +134,7 @@ async fn the_log_keeps_what_a_group_has_not_handled() {
 }
 
 #[tokio::test]
-async fn events_and_dead_letters_go_at_their_end() {
+async fn expired_events_and_dead_letters_are_deleted() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let read = clock.clone();
     let world = world(|settings| {
@@ -169,7 +169,7 @@ async fn events_and_dead_letters_go_at_their_end() {
 }
 
 #[tokio::test]
-async fn two_origins_on_one_folder_are_refused() {
+async fn second_origin_on_one_log_directory_is_refused() {
     let world = world(|_| {}).await;
     let other = World::on("redis://127.0.0.1:1").await;
     let settings = Settings::new(world.dir.path().join("events"));

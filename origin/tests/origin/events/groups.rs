@@ -270,7 +270,7 @@ async fn failing_event_is_dead_lettered_and_its_customer_recomputed() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_given_up_at_once_and_holds_up_nobody() {
+async fn rejected_event_is_not_retried_and_blocks_no_other() {
     let (world, noting) = with_noting(|_| {}).await;
     noting.refused.lock().unwrap().insert("alice-0".to_owned());
     send(
@@ -288,7 +288,7 @@ async fn what_is_refused_is_given_up_at_once_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn an_outage_costs_no_tries_and_slows_no_other_group() {
+async fn outage_uses_no_retries_and_slows_no_other_group() {
     let other = Arc::new(RecordingHandler::default());
     let handler = other.clone();
     let (world, noting) = with_noting(|settings| {
@@ -326,7 +326,7 @@ async fn an_outage_costs_no_tries_and_slows_no_other_group() {
 }
 
 #[tokio::test]
-async fn an_event_that_panics_its_handler_takes_no_other_with_it() {
+async fn event_that_panics_its_handler_affects_no_other() {
     let (world, noting) = with_noting(|_| {}).await;
     noting.panics.lock().unwrap().insert("alice-0".to_owned());
     let all = ["bob", "carol", "dave", "erin", "alice"]
@@ -339,7 +339,7 @@ async fn an_event_that_panics_its_handler_takes_no_other_with_it() {
 }
 
 #[tokio::test]
-async fn a_group_is_paused_and_moved_and_a_dry_run_says_how_far() {
+async fn group_is_paused_and_moved_and_dry_run_shows_the_distance() {
     let (world, noting) = with_noting(|_| {}).await;
     send(&world, &server(), &json!(views("alice", 3))).await;
     until("handled", async || noting.all().len() == 3).await;
@@ -405,7 +405,7 @@ async fn a_group_is_paused_and_moved_and_a_dry_run_says_how_far() {
 }
 
 #[tokio::test]
-async fn a_seek_to_what_is_gone_says_where_the_group_begins() {
+async fn seek_to_deleted_events_reports_the_first_position() {
     let (world, noting) = with_noting(|settings| {
         settings.limits.file_len = 1_000;
         settings.retention.age_ms = 0;
@@ -448,7 +448,7 @@ async fn a_seek_to_what_is_gone_says_where_the_group_begins() {
 }
 
 #[tokio::test]
-async fn handling_all_once_more_stores_nothing_twice() {
+async fn replay_of_all_events_stores_no_duplicates() {
     let (world, _) = with_noting(|_| {}).await;
     send(&world, &server(), &json!(views("alice", 20))).await;
     send(&world, &browser(), &json!({"type": "none"})).await;
@@ -466,7 +466,7 @@ async fn handling_all_once_more_stores_nothing_twice() {
 }
 
 #[tokio::test]
-async fn the_next_process_goes_on_where_the_last_one_was() {
+async fn next_process_resumes_at_the_last_group_position() {
     let (world, noting) = with_noting(|settings| {
         settings.times.retries_after_ms = [3_600_000; 5];
     })
@@ -509,7 +509,7 @@ async fn the_next_process_goes_on_where_the_last_one_was() {
 }
 
 #[tokio::test]
-async fn a_group_of_some_topics_gets_only_these() {
+async fn group_receives_only_its_topics() {
     let noting = Arc::new(RecordingHandler::default());
     let mut some = NewGroup::new("some", noting.clone());
     some.topics = Some(BTreeSet::from(["mail".to_owned()]));
@@ -533,7 +533,7 @@ async fn a_group_of_some_topics_gets_only_these() {
 }
 
 #[tokio::test]
-async fn groups_have_names_of_their_own() {
+async fn invalid_or_reserved_group_name_is_refused() {
     for name in ["store", "", "Upper", "a.b"] {
         let dir = tempfile::tempdir().unwrap();
         let mut settings = Settings::new(dir.path().join("events"));

@@ -256,7 +256,7 @@ async fn table_pull_loses_and_duplicates_no_row_after_kill_9() {
 }
 
 #[tokio::test]
-async fn a_second_origin_on_the_folder_does_not_start() {
+async fn second_origin_on_the_log_directory_does_not_start() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let log = dir.path().join("events");
@@ -287,7 +287,7 @@ async fn a_second_origin_on_the_folder_does_not_start() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_by_its_flag() {
+fn conflicting_options_are_refused_with_the_flag_name() {
     let dir = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}/weir.db", dir.path().display());
     let log = dir.path().join("events").display().to_string();
@@ -359,7 +359,7 @@ fn what_does_not_fit_together_is_refused_by_its_flag() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_events_and_loses_none() {
+async fn full_disk_refuses_events_and_loses_none() {
     let dir = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::new(&dir.path().join("disk"), "256k") else {
         eprintln!("left out: only root can mount a small disk");

@@ -78,7 +78,7 @@ async fn pulled(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn events_are_fetched_once_behind_a_cursor_that_survives() {
+async fn events_are_fetched_once_with_a_persistent_cursor() {
     let (service, pull, _stop) = service().await;
     service.count.store(10, Ordering::Relaxed);
     let again = pull.clone();

@@ -179,17 +179,17 @@ async fn late_rows_are_taken_and_none_twice(shop: Shop) {
 }
 
 #[tokio::test]
-async fn late_rows_of_sqlite_are_taken_and_none_twice() {
+async fn late_rows_of_sqlite_are_pulled_exactly_once() {
     late_rows_are_taken_and_none_twice(Shop::in_sqlite().await).await;
 }
 
 #[tokio::test]
-async fn late_rows_of_mariadb_are_taken_and_none_twice() {
+async fn late_rows_of_mariadb_are_pulled_exactly_once() {
     late_rows_are_taken_and_none_twice(Shop::in_mariadb().await).await;
 }
 
 #[tokio::test]
-async fn a_transaction_that_ends_late_loses_no_row() {
+async fn late_commit_loses_no_row() {
     let shop = Shop::in_mariadb().await;
     let mut slow = shop.sql().await;
     slow.execute("START TRANSACTION", &[]).await;
@@ -204,7 +204,7 @@ async fn a_transaction_that_ends_late_loses_no_row() {
 }
 
 #[tokio::test]
-async fn a_long_table_with_gaps_comes_page_by_page() {
+async fn long_table_with_gaps_is_pulled_page_by_page() {
     let shop = Shop::in_sqlite().await;
     let fill = "
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)
@@ -219,7 +219,7 @@ async fn a_long_table_with_gaps_comes_page_by_page() {
 }
 
 #[tokio::test]
-async fn rows_that_are_no_events_are_dead_letters_and_hold_up_nothing() {
+async fn invalid_rows_become_dead_letters_and_block_nothing() {
     let shop = Shop::in_sqlite().await;
     let mut sql = shop.sql().await;
     sql.execute(INSERT, &["1", "broken"]).await;
@@ -238,7 +238,7 @@ async fn rows_that_are_no_events_are_dead_letters_and_hold_up_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_that_fails_says_so_and_stops_no_other() {
+async fn failing_table_is_reported_and_stops_no_other() {
     let (broken, shop) = (Shop::in_sqlite().await, Shop::in_mariadb().await);
     let unordered = "
         SELECT id AS position, '{}' AS event FROM shop_orders
@@ -287,7 +287,7 @@ async fn a_table_that_fails_says_so_and_stops_no_other() {
 }
 
 #[tokio::test]
-async fn a_query_that_writes_is_refused() {
+async fn pull_query_that_writes_is_refused() {
     let shop = Shop::in_sqlite().await;
     let maria = Shop::in_mariadb().await;
     for shop in [&shop, &maria] {

@@ -28,7 +28,7 @@ fn ids(events: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_course_is_told_by_time_and_type_page_by_page() {
+async fn customer_history_is_listed_by_time_and_type_in_pages() {
     let world = world(|_| {}).await;
     register(&world, "cart").await;
     let times: Vec<(&str, u64)> = (0..25)
@@ -72,7 +72,7 @@ async fn a_course_is_told_by_time_and_type_page_by_page() {
 }
 
 #[tokio::test]
-async fn windows_of_the_model_are_computed() {
+async fn event_windows_return_last_events_and_counts() {
     let world = world(|_| {}).await;
     put_type(&world, "view", &json!({"window": "20s"})).await;
     for name in ["cart", "order"] {

@@ -80,7 +80,7 @@ async fn with_receiver() -> (World, Arc<Receiver>, DropGuard) {
 }
 
 #[tokio::test]
-async fn events_come_signed_and_again_until_they_are_taken() {
+async fn webhook_events_are_signed_and_retried_until_accepted() {
     let (world, receiver, _stop) = with_receiver().await;
     // The last answer comes first.
     let answers = [("e3", vec![500, 429, 302]), ("e4", vec![410])];

@@ -11,7 +11,7 @@ async fn refused(world: &World, body: &Value) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_question_that_will_not_do_is_refused_with_its_reason() {
+async fn invalid_fitment_query_is_refused_with_a_reason() {
     let world = World::with_fitment(|_| ()).await;
     let vehicles = |count: u32| {
         (1..=count)
@@ -67,7 +67,7 @@ async fn a_question_that_will_not_do_is_refused_with_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_is_said_to_be_unknown() {
+async fn unknown_product_or_vehicle_is_answered_as_unknown() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -84,7 +84,7 @@ async fn what_is_unknown_is_said_to_be_unknown() {
 }
 
 #[tokio::test]
-async fn gateways_ask_at_the_public_port() {
+async fn gateways_query_fitment_at_the_public_port() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1")]).await;
     add(&world, "S1", 2).await;
@@ -111,7 +111,7 @@ async fn gateways_ask_at_the_public_port() {
 
 /// Queries above the limit of concurrent SQL reads are refused and succeed later.
 #[tokio::test]
-async fn only_so_many_questions_read_sql_at_a_time() {
+async fn concurrent_sql_reads_of_queries_are_limited() {
     let world = World::with_fitment(|settings| settings.fallbacks_max = 0).await;
     let body = json!({ "vehicles": ["1000002"], "skus": ["S1"] });
     assert_eq!(refused(&world, &body).await, (503, "overloaded".to_owned()));
@@ -127,7 +127,7 @@ async fn page(world: &World, number: u32, after: &str) -> (Vec<String>, Option<S
 }
 
 #[tokio::test]
-async fn what_fits_a_vehicle_comes_in_pages() {
+async fn products_that_fit_a_vehicle_are_listed_in_pages() {
     let world = World::with_fitment(|_| ()).await;
     let names: Vec<String> = (0..120).map(|n| format!("S{n:03}")).collect();
     let skus: Vec<_> = names.iter().map(|name| (name.as_str(), "P1")).collect();
@@ -174,7 +174,7 @@ async fn what_fits_a_vehicle_comes_in_pages() {
 
 /// A single change of a vehicle drops its cached page, and a changed product changes the page's stamp.
 #[tokio::test]
-async fn a_page_in_redis_does_not_outlive_what_it_says() {
+async fn cached_page_is_dropped_when_its_content_changes() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -189,7 +189,7 @@ async fn a_page_in_redis_does_not_outlive_what_it_says() {
 }
 
 #[tokio::test]
-async fn the_catalogue_is_changed_one_thing_at_a_time() {
+async fn catalogue_entries_are_changed_one_by_one() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1")]).await;
     let golf = json!({ "make": "VW", "model": "Golf_100%", "year": 2015, "engine": "2.0 TDI" });
@@ -306,7 +306,7 @@ async fn the_catalogue_is_changed_one_thing_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_page_may_do_little_and_has_nothing_inline() {
+async fn fitment_page_has_a_strict_csp_and_nothing_inline() {
     let world = World::with_fitment(|_| ()).await;
     for (path, kind) in [
         ("/fitment/ui", "text/html; charset=utf-8"),

@@ -173,7 +173,7 @@ async fn errors_in_aces_use_the_words_of_aces() {
 }
 
 #[tokio::test]
-async fn aces_is_decoded_by_its_mark_or_declaration() {
+async fn aces_is_decoded_by_its_bom_or_declaration() {
     let world = vcdb(1).await;
     let _background = start(&world);
     let declared = |encoding: &str, position: &str| {
@@ -225,7 +225,7 @@ async fn aces_is_decoded_by_its_mark_or_declaration() {
 }
 
 #[tokio::test]
-async fn tables_of_spreadsheets_are_read_or_their_encoding_is_named() {
+async fn spreadsheet_exports_are_read_or_their_encoding_is_named() {
     let world = vcdb(1).await;
     let _background = start(&world);
     let rows = "vehicle;make;model\r\n2771;Škoda;\"a;b\"\r\n2772;VW;Käfer\r\n";

@@ -27,7 +27,7 @@ async fn delete(world: &World, user: &str, number: u32) -> u16 {
 }
 
 #[tokio::test]
-async fn one_of_a_users_vehicles_is_the_default() {
+async fn one_vehicle_of_a_garage_is_the_default() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 30, &[]).await;
     assert_eq!(garage(&world, "alice").await, []);
@@ -64,7 +64,7 @@ async fn one_of_a_users_vehicles_is_the_default() {
 }
 
 #[tokio::test]
-async fn a_garage_has_room_for_20_also_for_who_asks_twice_at_once() {
+async fn garage_is_limited_to_20_even_for_concurrent_requests() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 30, &[]).await;
     for number in 1..=19 {
@@ -81,7 +81,7 @@ async fn a_garage_has_room_for_20_also_for_who_asks_twice_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_vehicle_is_refused_and_nobody_is_nobody() {
+async fn invalid_vehicle_and_anonymous_request_are_refused() {
     let world = World::with_fitment(|_| ()).await;
     assert_eq!(put(&world, "alice", 3, "").await, 404);
     for bad in ["100000a", "10000001", "0"] {

@@ -83,7 +83,7 @@ const VEHICLES: &str = "\u{feff}vehicle,make,model,year,engine\r\n\
 const PRODUCTS: &str = "sku,spu,type,merchant\nS1,P1,tyre,m1\nS2,P1,tyre,m1\n\"S,3\",P2,oil,m2\n";
 
 #[tokio::test]
-async fn a_catalogue_comes_in_three_files() {
+async fn catalogue_is_imported_from_three_files() {
     let world = World::with_fitment(|settings| settings.records_staged = 2).await;
     let _background = start(&world);
     assert_eq!(done(&world, "kind=vehicles", VEHICLES).await["records"], 3);
@@ -173,7 +173,7 @@ async fn relations_are_merged_or_replaced() {
 }
 
 #[tokio::test]
-async fn a_broken_line_is_told_and_nothing_is_applied() {
+async fn broken_line_is_reported_and_nothing_is_applied() {
     let world = World::with_fitment(|settings| settings.records_staged = 4).await;
     let _background = start(&world);
     catalogue(&world, 9, &[("S1", "P1"), ("S2", "P1")]).await;
@@ -234,7 +234,7 @@ async fn a_broken_line_is_told_and_nothing_is_applied() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_none_is_refused_as_a_whole() {
+async fn unreadable_import_file_is_refused_as_a_whole() {
     let world = World::with_fitment(|_| ()).await;
     let _background = start(&world);
     let endless = "S3,1000001\n".repeat(200_000);
@@ -332,7 +332,7 @@ const ACES: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 "#;
 
 #[tokio::test]
-async fn a_catalogue_may_be_aces() {
+async fn catalogue_is_imported_from_aces() {
     // One record at a time, so that reads start in the middle of the file.
     for records_staged in [1, 100] {
         let world = World::with_fitment(|settings| settings.records_staged = records_staged).await;
@@ -361,7 +361,7 @@ async fn a_catalogue_may_be_aces() {
 
 /// An import whose file is lost, or that was a mistake, can be cancelled.
 #[tokio::test]
-async fn an_import_may_be_given_up() {
+async fn unfinished_import_can_be_cancelled() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 9, &[("S1", "P1")]).await;
     let text = "sku,vehicle\nS1,1000001\n";
@@ -409,7 +409,7 @@ async fn an_import_may_be_given_up() {
 
 /// A dead origin has read a part. An origin that lost the import cannot store anything more.
 #[tokio::test]
-async fn who_holds_an_import_no_longer_changes_nothing() {
+async fn origin_that_lost_its_import_lease_writes_nothing() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 9, &[("S1", "P1")]).await;
     let id = upload(&world, "kind=relations", "sku,vehicle\nS1,1000001\n").await;

@@ -7,7 +7,7 @@ use super::{add, catalogue, check, fitment, follow, in_redis, map, query, route,
 use crate::support::World;
 
 #[tokio::test]
-async fn an_offset_is_never_used_twice() {
+async fn vehicle_offset_is_never_reused() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 5).await;
@@ -41,7 +41,7 @@ async fn an_offset_is_never_used_twice() {
 }
 
 #[tokio::test]
-async fn a_gateway_learns_of_new_vehicles_and_of_retired_ones() {
+async fn gateway_receives_new_and_retired_vehicles() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[]).await;
     follow(&world).await;
@@ -65,7 +65,7 @@ async fn a_gateway_learns_of_new_vehicles_and_of_retired_ones() {
 }
 
 #[tokio::test]
-async fn a_block_of_the_map_that_is_lost_is_written_again() {
+async fn lost_map_block_is_rewritten() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[]).await;
     follow(&world).await;
@@ -79,7 +79,7 @@ async fn a_block_of_the_map_that_is_lost_is_written_again() {
 
 /// Gateways never query such an offset. For a known SKU, the answer is that it does not fit.
 #[tokio::test]
-async fn an_offset_beyond_the_map_is_no_vehicle() {
+async fn offset_beyond_the_map_is_an_unknown_vehicle() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;

@@ -34,7 +34,7 @@ async fn fields(world: &World, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_move_leaves_nothing_behind() {
+async fn moved_sku_leaves_no_data_at_the_old_place() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -64,7 +64,7 @@ async fn a_move_leaves_nothing_behind() {
 
 /// A dropped SKU leaves a marker for an hour; it is removed unless the SKU came back.
 #[tokio::test]
-async fn marks_of_what_was_dropped_go() {
+async fn tombstones_of_dropped_skus_are_removed() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1"), ("S3", "P1")]).await;
     for name in ["S1", "S2", "S3"] {
@@ -96,7 +96,7 @@ async fn marks_of_what_was_dropped_go() {
 
 /// SQL was restored from a backup without S2, which Redis has.
 #[tokio::test]
-async fn what_sql_has_never_heard_of_goes() {
+async fn sku_missing_in_sql_is_removed_from_redis() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -120,7 +120,7 @@ async fn what_sql_has_never_heard_of_goes() {
 
 /// Two moves before Redis is updated, there and back, with changes in between.
 #[tokio::test]
-async fn moves_that_come_fast_end_in_the_last_place() {
+async fn rapid_moves_end_in_the_last_place() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -160,7 +160,7 @@ async fn moves_that_come_fast_end_in_the_last_place() {
 
 /// The SKU comes back and leaves again between an origin's read from SQL and its record of the drop.
 #[tokio::test]
-async fn a_place_that_is_left_twice_is_dropped_twice() {
+async fn place_left_twice_is_dropped_twice() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -214,7 +214,7 @@ async fn a_place_that_is_left_twice_is_dropped_twice() {
 
 /// An origin pauses for a long time, with data read from SQL before the move.
 #[tokio::test]
-async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
+async fn late_writer_does_not_restore_the_old_place() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -243,7 +243,7 @@ async fn a_writer_that_comes_late_does_not_bring_the_old_place_back() {
 }
 
 #[tokio::test]
-async fn products_are_in_the_redis_that_the_rules_name() {
+async fn products_are_stored_in_the_redis_named_by_the_rules() {
     let home = World::with_fitment(|_| ()).await;
     let own = World::new().await;
     let clusters = [Cluster::home(), Cluster::new("own").unwrap()];

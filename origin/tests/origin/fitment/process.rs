@@ -72,7 +72,7 @@ fn products(count: u32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_imported_from_the_command_line() {
+async fn file_is_imported_from_the_command_line() {
     let files = Files::new();
     let (code, out, said) = files.import("vehicles", &vehicles(100));
     assert_eq!(
@@ -123,7 +123,7 @@ fn kill(mut child: Child) {
 /// Repeatedly kills the importing process at random times. In the end everything is applied once, and nothing before
 /// that.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_outlives_kill_9() {
+async fn import_survives_kill_9() {
     const SKUS: u32 = 300;
     const EACH: u32 = 400;
     let files = Files::new();

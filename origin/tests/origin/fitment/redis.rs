@@ -9,7 +9,7 @@ use super::{add, catalogue, check, fitment, follow, in_redis, map, put_product, 
 use crate::support::World;
 
 #[tokio::test]
-async fn what_changes_in_sql_is_in_redis_then() {
+async fn sql_changes_are_published_to_redis() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 9, &[("S1", "P1"), ("S2", "P1")]).await;
     assert_eq!(add(&world, "S1", 3).await, 202);
@@ -48,7 +48,7 @@ async fn what_changes_in_sql_is_in_redis_then() {
 }
 
 #[tokio::test]
-async fn what_fits_nothing_any_more_is_known() {
+async fn product_without_fitments_is_no_fit_until_it_is_deleted() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 2, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -77,7 +77,7 @@ async fn lose_all(world: &World) {
 }
 
 #[tokio::test]
-async fn a_redis_that_lost_its_data_is_made_anew() {
+async fn redis_that_lost_its_data_is_rebuilt() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 9, &[("S1", "P1"), ("S2", "P2")]).await;
     add(&world, "S1", 3).await;
@@ -100,7 +100,7 @@ async fn a_redis_that_lost_its_data_is_made_anew() {
 
 /// The origin that detected the loss dies after it has stored the rebuild, and after some steps.
 #[tokio::test]
-async fn another_origin_goes_on_with_a_rebuild() {
+async fn another_origin_resumes_an_interrupted_rebuild() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 2, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -128,7 +128,7 @@ async fn another_origin_goes_on_with_a_rebuild() {
 }
 
 #[tokio::test]
-async fn a_redis_that_lost_a_half_says_unknown_and_is_mended() {
+async fn partly_lost_redis_data_reads_unknown_and_is_repaired() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 700, &[("S1", "P1"), ("S2", "P1"), ("S3", "P1")]).await;
     add(&world, "S1", 3).await;
@@ -180,7 +180,7 @@ async fn a_redis_that_lost_a_half_says_unknown_and_is_mended() {
 }
 
 #[tokio::test]
-async fn verification_goes_on_where_its_last_step_ended() {
+async fn verification_resumes_after_its_last_step() {
     let world = World::with_fitment(|_| ()).await;
     let names: Vec<String> = (0..25).map(|n| format!("S{n}")).collect();
     let skus: Vec<_> = names.iter().map(|name| (name.as_str(), "P1")).collect();
@@ -210,7 +210,7 @@ async fn verification_goes_on_where_its_last_step_ended() {
 
 /// SQL was restored from a backup: its versions are lower than those in Redis.
 #[tokio::test]
-async fn what_sql_says_counts_even_if_redis_has_a_higher_version() {
+async fn sql_wins_even_over_a_higher_version_in_redis() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -230,7 +230,7 @@ async fn what_sql_says_counts_even_if_redis_has_a_higher_version() {
 
 /// While Redis is down, changes are stored in SQL and stay pending; queries are refused, never guessed.
 #[tokio::test]
-async fn without_redis_changes_wait_and_questions_are_refused() {
+async fn redis_outage_delays_changes_and_refuses_queries() {
     let world = World::with_fitment_on("redis://127.0.0.1:1").await;
     catalogue(&world, 3, &[("S1", "P1")]).await;
     assert_eq!(add(&world, "S1", 1).await, 202);
@@ -250,7 +250,7 @@ async fn without_redis_changes_wait_and_questions_are_refused() {
 }
 
 #[tokio::test]
-async fn two_origins_that_publish_the_same_do_no_harm() {
+async fn duplicate_publishing_by_two_origins_is_harmless() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 50, &[("S1", "P1"), ("S2", "P2")]).await;
     let other = world.fitment(|_| ()).await;

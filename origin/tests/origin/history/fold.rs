@@ -25,7 +25,7 @@ async fn lists_of(history: &History, users: u64) -> Vec<Vec<(u64, u64)>> {
 }
 
 #[tokio::test]
-async fn lists_that_changed_are_in_the_cold_store_on_the_next_day() {
+async fn changed_lists_are_in_the_cold_store_on_the_next_day() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -92,7 +92,7 @@ async fn repeated_fold_is_idempotent_and_merges_by_latest_time() {
 }
 
 #[tokio::test]
-async fn two_origins_fold_at_once() {
+async fn two_origins_fold_concurrently() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let first = world.history(|settings| clock.set(settings)).await;
@@ -125,7 +125,7 @@ async fn two_origins_fold_at_once() {
 }
 
 #[tokio::test]
-async fn a_part_belongs_to_one_origin_until_its_lease_ends() {
+async fn fold_part_belongs_to_one_origin_until_its_lease_ends() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -205,7 +205,7 @@ async fn a_part_belongs_to_one_origin_until_its_lease_ends() {
 }
 
 #[tokio::test]
-async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
+async fn missed_days_are_folded_and_the_lag_is_reported() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -232,7 +232,7 @@ async fn days_on_which_no_origin_ran_are_folded_and_the_lag_tells() {
 }
 
 #[tokio::test]
-async fn what_became_too_old_leaves_the_cold_store() {
+async fn expired_views_are_removed_from_the_cold_store() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -251,7 +251,7 @@ async fn what_became_too_old_leaves_the_cold_store() {
 }
 
 #[tokio::test]
-async fn a_list_that_has_room_again_is_filled_from_the_cold_store() {
+async fn list_with_free_room_is_refilled_from_the_cold_store() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let few = |settings: &mut Settings| {
@@ -281,7 +281,7 @@ async fn a_list_that_has_room_again_is_filled_from_the_cold_store() {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
+async fn unreadable_cold_value_is_kept_and_reported() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -309,7 +309,7 @@ async fn a_value_that_cannot_be_read_is_left_alone_and_told() {
 
 /// Redis loses all data; the views in the log are recorded again.
 #[tokio::test]
-async fn after_flushall_cold_store_and_log_make_the_same_lists() {
+async fn cold_store_and_log_restore_the_same_lists_after_flushall() {
     let dir = tempfile::tempdir().unwrap();
     let server = own_redis(&dir).await;
     let clock = Clock::at_noon();
@@ -358,7 +358,7 @@ async fn after_flushall_cold_store_and_log_make_the_same_lists() {
 
 /// The origin warns if Redis does not use the packed encoding; this test checks the setting that it reads.
 #[tokio::test]
-async fn the_jobs_run_and_stop() {
+async fn history_jobs_run_and_stop() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

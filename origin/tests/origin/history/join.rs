@@ -7,7 +7,7 @@ use super::{Clock, guest, list, lose, record, user};
 use crate::support::World;
 
 #[tokio::test]
-async fn a_guests_views_become_the_users_once() {
+async fn guest_views_are_merged_into_the_user_once() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -52,7 +52,7 @@ async fn a_guests_views_become_the_users_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn joins_at_once_count_each_view_once() {
+async fn concurrent_joins_count_each_view_once() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -74,7 +74,7 @@ async fn joins_at_once_count_each_view_once() {
 }
 
 #[tokio::test]
-async fn a_join_that_dies_half_way_is_done_again() {
+async fn interrupted_join_is_repeated() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -101,7 +101,7 @@ async fn a_join_that_dies_half_way_is_done_again() {
 }
 
 #[tokio::test]
-async fn a_view_that_comes_after_the_join_is_not_lost() {
+async fn guest_view_recorded_after_the_join_is_kept() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

@@ -29,7 +29,7 @@ fn named(pairs: &[(u64, u64)]) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn a_user_sees_the_own_list_newest_first_and_each_product_once() {
+async fn user_list_is_newest_first_with_each_product_once() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -60,7 +60,7 @@ async fn a_user_sees_the_own_list_newest_first_and_each_product_once() {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_also_between_views_of_one_moment() {
+async fn paging_is_stable_between_views_of_equal_time() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -85,7 +85,7 @@ async fn pages_follow_each_other_also_between_views_of_one_moment() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused() {
+async fn invalid_history_query_is_refused() {
     let world = World::with_history(|_| ()).await;
     for (path, code) in [
         ("/history?limit=0", "invalid_query"),
@@ -161,7 +161,7 @@ async fn what_cannot_be_asked_is_refused() {
 }
 
 #[tokio::test]
-async fn an_origin_without_history_says_so() {
+async fn origin_without_history_reports_history_as_disabled() {
     let world = World::new().await;
     for (method, path) in [
         ("GET", "/history"),
@@ -177,7 +177,7 @@ async fn an_origin_without_history_says_so() {
 }
 
 #[tokio::test]
-async fn views_are_sorted_out_by_their_age() {
+async fn expired_and_future_views_are_dropped() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -214,7 +214,7 @@ async fn views_are_sorted_out_by_their_age() {
 }
 
 #[tokio::test]
-async fn many_views_of_many_users_go_in_one_call() {
+async fn views_of_many_users_are_recorded_in_one_call() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -250,7 +250,7 @@ async fn cached_count(world: &World, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_count_is_kept_until_the_list_changes() {
+async fn count_is_cached_until_the_list_changes() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -285,7 +285,7 @@ async fn a_count_is_kept_until_the_list_changes() {
 
 /// A list that changes during a count: the previous count must not be cached.
 #[tokio::test]
-async fn a_count_of_a_list_that_has_changed_is_not_kept() {
+async fn count_of_a_concurrently_changed_list_is_not_cached() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -300,7 +300,7 @@ async fn a_count_of_a_list_that_has_changed_is_not_kept() {
 }
 
 #[tokio::test]
-async fn no_more_than_200_are_counted_or_listed() {
+async fn counts_and_lists_are_limited_to_200() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -317,7 +317,7 @@ async fn no_more_than_200_are_counted_or_listed() {
 }
 
 #[tokio::test]
-async fn without_the_cold_store_a_list_is_told_as_incomplete() {
+async fn list_is_marked_incomplete_without_the_cold_store() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let store = world.new_database("cold").await;
@@ -358,7 +358,7 @@ async fn without_the_cold_store_a_list_is_told_as_incomplete() {
 }
 
 #[tokio::test]
-async fn without_sql_nothing_is_shown_that_may_have_been_removed() {
+async fn sql_outage_hides_views_that_may_be_removed() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let database = world.new_database("away").await;
@@ -376,7 +376,7 @@ async fn without_sql_nothing_is_shown_that_may_have_been_removed() {
 }
 
 #[tokio::test]
-async fn without_redis_the_cold_store_tells_what_it_has() {
+async fn redis_outage_serves_lists_from_the_cold_store() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();

@@ -8,7 +8,7 @@ use super::Clock;
 use crate::support::World;
 
 #[tokio::test]
-async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
+async fn checkpoint_moves_only_by_its_owner_and_is_the_restart_point() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -49,7 +49,7 @@ async fn checkpoint_is_moved_by_its_owner_and_tells_where_to_restart() {
 
 /// Each node of a cluster can lose its data independently.
 #[tokio::test]
-async fn a_node_that_has_lost_its_marks_is_noticed() {
+async fn node_that_lost_its_marks_is_detected() {
     let world = World::new().await;
     let history = world.history(|_| ()).await;
     for url in world.redis_url.split(',') {

@@ -97,7 +97,7 @@ impl Shop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flushed_redis_gets_its_lists_back_without_deleted_entries() {
+async fn flushed_redis_recovers_its_lists_without_deleted_entries() {
     let mut shop = Shop::new().await;
     for sku in [1, 2, 3] {
         shop.view(sku).await;
@@ -118,7 +118,7 @@ async fn flushed_redis_gets_its_lists_back_without_deleted_entries() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_restored_from_an_old_file_is_brought_up_to_date() {
+async fn redis_restored_from_an_old_snapshot_catches_up() {
     let mut shop = Shop::new().await;
     for sku in [1, 2, 3] {
         shop.view(sku).await;

@@ -107,7 +107,7 @@ async fn product_is_removed_with_its_variants() {
 }
 
 #[tokio::test]
-async fn a_product_that_will_not_do_is_refused_with_its_member() {
+async fn invalid_product_is_refused_with_the_field_name() {
     let world = World::with_history(|_| ()).await;
     for (product, member) in [
         (json!({ "sku": "a b" }), "products[0].sku"),
@@ -155,7 +155,7 @@ async fn service() -> (String, Arc<Mutex<Vec<usize>>>, tokio::task::JoinHandle<(
 }
 
 #[tokio::test]
-async fn a_service_is_asked_in_batches_and_what_it_says_is_remembered() {
+async fn product_service_is_called_in_batches_and_cached() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let (url, asked, served) = service().await;

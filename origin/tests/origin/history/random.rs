@@ -213,7 +213,7 @@ impl Schedule<'_> {
 }
 
 #[tokio::test]
-async fn lists_are_those_of_the_model_whatever_happens() {
+async fn lists_match_the_model_under_random_operations() {
     for seed in 0..SCHEDULES {
         let (clock, world) = (Clock::at_noon(), World::new().await);
         let set = |settings: &mut Settings| clock.set(settings);
@@ -246,7 +246,7 @@ async fn lists_are_those_of_the_model_whatever_happens() {
 
 /// Recorders, readers, folds and deletions run at once, while Redis loses all data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_was_deleted_is_shown_while_all_happens_at_once() {
+async fn deleted_views_stay_hidden_under_concurrent_operations() {
     let dir = tempfile::tempdir().unwrap();
     let server = own_redis(&dir).await;
     let (clock, world) = (Clock::at_noon(), World::on(&server.url()).await);

@@ -61,7 +61,7 @@ async fn deleted_views_return_only_when_viewed_again() {
 }
 
 #[tokio::test]
-async fn a_view_of_a_clock_that_is_ahead_is_deleted_too() {
+async fn view_with_a_future_time_is_deleted_too() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -116,7 +116,7 @@ async fn crash_between_sql_and_redis_restores_no_deleted_view() {
 }
 
 #[tokio::test]
-async fn an_origin_that_dies_while_it_clears_brings_nothing_back() {
+async fn crash_during_clearing_restores_no_view() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -130,7 +130,7 @@ async fn an_origin_that_dies_while_it_clears_brings_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_removal_counts_while_redis_is_away_and_redis_follows() {
+async fn removal_during_redis_outage_counts_and_redis_catches_up() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;
@@ -164,7 +164,7 @@ async fn cleared_bytes_leave_cold_store_and_deleted_ones_at_next_fold() {
 }
 
 #[tokio::test]
-async fn deletions_are_bounded_and_forgotten_when_nothing_needs_them() {
+async fn deletion_records_are_bounded_and_removed_when_unneeded() {
     let clock = Clock::at_noon();
     let world = World::new().await;
     let history = world.history(|settings| clock.set(settings)).await;

@@ -22,7 +22,7 @@ async fn count(world: &World) -> u64 {
 }
 
 #[tokio::test]
-async fn cold_reads_are_switched_while_origins_run() {
+async fn cold_reads_are_switched_at_run_time() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -51,7 +51,7 @@ async fn cold_reads_are_switched_while_origins_run() {
 }
 
 #[tokio::test]
-async fn cache_of_counts_is_switched_while_origins_run() {
+async fn count_cache_is_switched_at_run_time() {
     let clock = Clock::at_noon();
     let world = World::with_history(|settings| clock.set(settings)).await;
     let history = world.origin.history().unwrap().clone();
@@ -85,7 +85,7 @@ impl ProductSource for Questions {
 }
 
 #[tokio::test]
-async fn batch_of_products_is_changed_while_origins_run() {
+async fn product_batch_size_is_changed_at_run_time() {
     let questions = Arc::new(Questions::default());
     let world = World::with_history(|settings| {
         settings.product_service = Some(questions.clone());

@@ -76,7 +76,7 @@ pub(super) async fn get(world: &World, name: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
+async fn new_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
     let world = world().await;
     let before_ms = now_ms();
     let link = made(&world, json!({"target": "https://example.com/a?b=c"})).await;
@@ -144,7 +144,7 @@ async fn domain_defaults_apply_and_request_overrides_them() {
 }
 
 #[tokio::test]
-async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
+async fn invalid_link_is_refused_by_field_and_creates_nothing() {
     let world = world().await;
     let target = "https://example.com/";
     for (body, code, field) in [
@@ -302,7 +302,7 @@ async fn what_is_unsound_is_refused_with_its_field_and_makes_nothing() {
 }
 
 #[tokio::test]
-async fn a_homograph_is_taken_and_flagged() {
+async fn homograph_is_accepted_and_flagged() {
     let world = world().await;
     let link = made(&world, json!({"target": "https://pаypal.com/"})).await;
     assert_eq!(link["flag"], "idn_homograph");
@@ -378,7 +378,7 @@ async fn batch_answers_in_order_and_bad_item_affects_no_other() {
 }
 
 #[tokio::test]
-async fn a_key_makes_a_request_count_once() {
+async fn idempotency_key_replays_the_first_response() {
     let world = world().await;
     let body = json!({"target": "https://example.com/"});
     let key = [("idempotency-key", "order 17")];
@@ -419,7 +419,7 @@ async fn a_key_makes_a_request_count_once() {
 }
 
 #[tokio::test]
-async fn of_many_with_one_key_one_makes_the_link() {
+async fn concurrent_requests_with_one_key_create_one_link() {
     let world = world().await;
     let body = json!({"target": "https://example.com/"});
     let key = [("idempotency-key", "k")];
@@ -437,7 +437,7 @@ async fn of_many_with_one_key_one_makes_the_link() {
 }
 
 #[tokio::test]
-async fn a_chosen_code_is_one_links_and_gateways_hear_of_it() {
+async fn chosen_code_is_unique_and_announced_to_gateways() {
     let world = world().await;
     let body = json!({"target": "https://example.com/", "code": "summer-24"});
     let link = made(&world, body.clone()).await;
@@ -510,7 +510,7 @@ async fn links_are_listed_by_pages_and_tags() {
 }
 
 #[tokio::test]
-async fn gateways_find_the_domains_in_redis() {
+async fn domains_are_published_to_redis_for_gateways() {
     let world = world().await;
     let key = link_domains(&world.prefix);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -526,7 +526,7 @@ async fn gateways_find_the_domains_in_redis() {
 }
 
 #[tokio::test]
-async fn an_origin_without_links_says_so() {
+async fn origin_without_links_reports_links_as_disabled() {
     let world = World::new().await;
     let answer = world
         .admin("POST", "/links", &json!({"target": "https://example.com/"}))

@@ -52,7 +52,7 @@ async fn left(world: &World) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_links_life_follows_the_length_of_its_code() {
+async fn link_lifetime_depends_on_the_code_length() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let life = async |more: Value| {
@@ -69,7 +69,7 @@ async fn a_links_life_follows_the_length_of_its_code() {
 }
 
 #[tokio::test]
-async fn gauges_tell_how_many_numbers_are_left_and_for_how_long() {
+async fn gauges_show_remaining_numbers_and_time_until_exhaustion() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let code = made(&world, json!({"target": "https://example.com/"})).await;

@@ -66,7 +66,7 @@ async fn link_is_deleted_after_it_ended_in_redis_and_cooldown_passed() {
 }
 
 #[tokio::test]
-async fn a_deleted_links_code_is_free_after_the_quarantine() {
+async fn code_of_a_deleted_link_is_free_after_quarantine() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let body = json!({"target": "https://example.com/", "code": "summer-24"});
@@ -84,7 +84,7 @@ async fn a_deleted_links_code_is_free_after_the_quarantine() {
 
 /// Twenty codes in total, through the API: all are used, end, are deleted, and are reused.
 #[tokio::test]
-async fn a_whole_range_comes_again_when_its_links_have_ended() {
+async fn whole_code_range_is_reused_after_its_links_end() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let links = world.origin.links().unwrap();
@@ -162,12 +162,12 @@ async fn clean_many(count: usize) -> f64 {
 }
 
 #[tokio::test]
-async fn many_links_go_with_all_that_is_known_of_them() {
+async fn bulk_cleaning_removes_links_and_all_their_data() {
     clean_many(1_130).await;
 }
 
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn how_fast_links_that_have_ended_go() {
+async fn measure_cleaning_rate_of_ended_links() {
     println!("{:.0} links/s", clean_many(30_000).await);
 }

@@ -287,7 +287,7 @@ on_every_database!(
 );
 
 #[tokio::test]
-async fn clicks_go_with_their_link() {
+async fn clicks_are_deleted_with_their_link() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
     let database = weir_origin::origin::open_database(&url).await.unwrap();

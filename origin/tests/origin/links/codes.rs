@@ -47,7 +47,7 @@ async fn choose(world: &World, domain: &str, code: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_chosen_code_is_followed_in_every_spelling() {
+async fn chosen_code_resolves_in_every_spelling() {
     let world = world(&Arc::new(AtomicU64::new(now_ms()))).await;
     let link = choose(&world, "t", "Größe/24").await;
     assert_eq!(link.status, 201, "{link:?}");
@@ -94,7 +94,7 @@ async fn a_chosen_code_is_followed_in_every_spelling() {
 }
 
 #[tokio::test]
-async fn a_domain_without_options_takes_plain_codes_alone() {
+async fn domain_without_options_accepts_plain_codes_only() {
     let world = world(&Arc::new(AtomicU64::new(now_ms()))).await;
     for code in ["größe", "spring/24", "spring/"] {
         let refused = choose(&world, "s", code).await;
@@ -119,7 +119,7 @@ async fn a_domain_without_options_takes_plain_codes_alone() {
 }
 
 #[tokio::test]
-async fn generated_codes_are_in_lower_case_where_case_is_ignored() {
+async fn generated_codes_are_lower_case_if_case_is_ignored() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let many = json!([{"target": TARGET, "domain": "t"}, {"target": TARGET, "domain": "t"}]);
@@ -144,7 +144,7 @@ async fn generated_codes_are_in_lower_case_where_case_is_ignored() {
 }
 
 #[tokio::test]
-async fn case_stays_as_it_is_while_a_domain_has_links() {
+async fn case_option_is_fixed_while_a_domain_has_links() {
     let world = world(&Arc::new(AtomicU64::new(now_ms()))).await;
     let put = async |codes: Value| {
         let answer = world.admin("PUT", "/link-domains/t", &domain(&codes)).await;

@@ -88,7 +88,7 @@ async fn link_is_found_at_every_moment_between_log_and_store() {
 }
 
 #[tokio::test]
-async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
+async fn link_lost_by_redis_redirects_and_is_restored() {
     let world = world().await;
     let target = json!({"target": "https://example.com/a", "pass_query": true});
     let code = made(&world, target).await;
@@ -118,7 +118,7 @@ async fn a_link_that_redis_has_lost_leads_on_and_is_in_redis_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_link_is_told_so_that_gateways_remember_it() {
+async fn unknown_link_is_marked_so_that_gateways_cache_it() {
     let world = world().await;
     let code = made(&world, json!({"target": "https://example.com/"})).await;
     for (host, path) in [
@@ -141,7 +141,7 @@ async fn what_is_no_link_is_told_so_that_gateways_remember_it() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_gone() {
+async fn ended_or_disabled_link_returns_gone() {
     let world = world().await;
     let off = made(&world, json!({"target": "https://example.com/"})).await;
     let path = format!("/links/{off}");
@@ -158,7 +158,7 @@ async fn what_has_ended_is_gone() {
 
 /// It ends at gateways and here at the same time, until the clean-up deletes it.
 #[tokio::test]
-async fn a_link_that_nobody_clicked_ends_like_any_other() {
+async fn link_without_clicks_ends_like_any_other() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let time = clock.clone();
     let domains =
@@ -237,7 +237,7 @@ async fn told(world: &World, path: &str) -> Read {
 }
 
 #[tokio::test]
-async fn a_gateway_is_told_what_redis_would_have_told() {
+async fn gateway_lookup_returns_the_same_data_as_redis() {
     let world = world().await;
     let target = json!({"target": "https://example.com/a", "life_days": 1});
     let code = made(&world, target).await;
@@ -259,7 +259,7 @@ async fn a_gateway_is_told_what_redis_would_have_told() {
 }
 
 #[tokio::test]
-async fn a_click_asked_for_twice_uses_one() {
+async fn repeated_click_request_uses_one_click() {
     let world = world().await;
     let target = json!({"target": "https://example.com/", "max_clicks": 1});
     let code = made(&world, target).await;
@@ -293,7 +293,7 @@ async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool
 }
 
 #[tokio::test]
-async fn used_clicks_come_back_from_sql_after_redis_has_lost_them() {
+async fn used_clicks_are_restored_from_sql_after_redis_loss() {
     let world = world().await;
     let target = json!({"target": "https://example.com/", "max_clicks": 5});
     let code = made(&world, target).await;
@@ -313,7 +313,7 @@ async fn used_clicks_come_back_from_sql_after_redis_has_lost_them() {
 }
 
 #[tokio::test]
-async fn a_maximum_that_comes_later_begins_with_all_its_clicks() {
+async fn click_limit_added_later_starts_with_all_its_clicks() {
     let world = world().await;
     let code = made(&world, json!({"target": "https://example.com/"})).await;
     count(&world, &code, "1", 100, false).await;
@@ -330,7 +330,7 @@ async fn a_maximum_that_comes_later_begins_with_all_its_clicks() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_answer_is_left_in_peace() {
+async fn unresponsive_redis_is_not_queried_for_a_while() {
     let world =
         World::with_links_alone(json!({"domains": [{"id": "s", "hosts": ["s.example.com"]}]}))
             .await;
@@ -419,7 +419,7 @@ fn is_page(answer: &Answer, page: &str) {
 }
 
 #[tokio::test]
-async fn without_redis_or_sql_a_browser_is_shown_the_domains_page() {
+async fn outage_of_redis_or_sql_shows_the_error_page_of_the_domain() {
     let later = json!({"domains": [
         {"id": "s", "hosts": ["s.example.com"], "unavailable_page": "<p>later"},
     ]});
@@ -457,7 +457,7 @@ async fn without_redis_or_sql_a_browser_is_shown_the_domains_page() {
 }
 
 #[tokio::test]
-async fn a_domains_files_and_pages_are_answered_as_gateways_do() {
+async fn origin_serves_domain_files_and_pages_like_gateways() {
     let world = world().await;
     let mut domain = world
         .admin("GET", "/link-domains/s", &Value::Null)

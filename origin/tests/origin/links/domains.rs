@@ -22,7 +22,7 @@ async fn published(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn a_domain_is_made_changed_and_taken_away() {
+async fn domain_is_created_changed_and_deleted() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;
     let new = json!({"id": "t", "hosts": ["t.example"], "gone_page": "<p>over"});
     let made = world.admin("PUT", "/link-domains/t", &new).await;
@@ -58,7 +58,7 @@ async fn a_domain_is_made_changed_and_taken_away() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_with_its_field_and_changes_nothing() {
+async fn invalid_domain_is_refused_by_field_and_changes_nothing() {
     let world = World::with_links(file(&["s.example", "t.example"]), |_| ()).await;
     for (path, body, detail) in [
         (
@@ -98,7 +98,7 @@ async fn what_is_wrong_is_refused_with_its_field_and_changes_nothing() {
 
 /// A rolling change of the file: the second origin starts with another one.
 #[tokio::test]
-async fn two_origins_have_the_same_domains_whatever_their_files_say() {
+async fn two_origins_share_domains_despite_different_files() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;
     let store = world.origin.links().unwrap().store().clone();
     let other: weir_link::domain::DomainsConfig =
@@ -119,7 +119,7 @@ async fn two_origins_have_the_same_domains_whatever_their_files_say() {
 
 /// Two concurrent changes: neither is lost.
 #[tokio::test]
-async fn changes_at_once_are_all_made() {
+async fn concurrent_domain_changes_are_all_applied() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;
     let ids = ["a", "b", "c", "d"];
     let put = async |id: &str| {

@@ -96,7 +96,7 @@ async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
 
 /// Redis acknowledges an edit and restarts without it.
 #[tokio::test]
-async fn an_edit_that_redis_has_lost_is_written_again() {
+async fn edit_lost_by_redis_is_rewritten() {
     let world = world().await;
     let link = made(&world, json!({"target": "https://example.com/1"})).await;
     let name = name(&link);
@@ -124,7 +124,7 @@ async fn an_edit_that_redis_has_lost_is_written_again() {
 
 /// Redis loses an edit, and the repeated write too, until it stores it.
 #[tokio::test]
-async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
+async fn edit_is_rewritten_after_each_loss_by_redis() {
     let world = world().await;
     let link = made(&world, json!({"target": "https://example.com/1"})).await;
     let name = name(&link);
@@ -169,7 +169,7 @@ async fn an_edit_is_written_again_as_often_as_redis_loses_it() {
 
 /// Redis restarts from an hour-old snapshot: a link that was disabled since is enabled in it.
 #[tokio::test]
-async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
+async fn redis_restored_from_an_old_snapshot_gets_later_edits() {
     let world = world().await;
     let stop = CancellationToken::new();
     let publisher = world.origin.links().unwrap().publisher();
@@ -247,7 +247,7 @@ async fn a_redis_that_comes_back_from_an_old_file_has_the_edits_since() {
 }
 
 #[tokio::test]
-async fn edits_at_the_same_time_all_count_and_redis_has_the_last() {
+async fn concurrent_edits_all_apply_and_redis_has_the_last() {
     let world = world().await;
     let link = made(&world, json!({"target": "https://example.com/"})).await;
     let path = format!("/links/{}", link["code"].as_str().unwrap());
@@ -360,7 +360,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
 }
 
 #[tokio::test]
-async fn null_leaves_a_field_that_always_has_a_value() {
+async fn null_leaves_a_required_field_unchanged() {
     let world = world().await;
     let link = made(
         &world,

@@ -120,7 +120,7 @@ async fn all_listed(world: &World, count: usize) {
 }
 
 #[tokio::test]
-async fn what_weir_exports_makes_the_same_links_in_another_weir() {
+async fn exported_links_import_identically_elsewhere() {
     let from = world().await;
     let whole = json!({"target": "https://example.com/", "code": "-whole", "tags": ["a, b", "=1"], "life_ms": 90_000_000,
         "max_clicks": 5, "status": 307, "pass_query": true, "language": "de", "ended_target": "https://over.example/",
@@ -197,7 +197,7 @@ async fn what_weir_exports_makes_the_same_links_in_another_weir() {
 }
 
 #[tokio::test]
-async fn a_file_is_refused_as_a_whole_only_if_it_is_none() {
+async fn only_an_unreadable_file_is_refused_as_a_whole() {
     let world = world().await;
     let refused = |query: &'static str, file: &'static str| {
         let world = &world;

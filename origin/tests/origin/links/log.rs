@@ -75,7 +75,7 @@ fn log_files(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_written_comes_into_the_store_and_whole_files_go() {
+async fn log_entries_reach_the_store_and_drained_files_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     let log = open(dir.path(), LIMITS);
@@ -96,7 +96,7 @@ async fn what_is_written_comes_into_the_store_and_whole_files_go() {
 }
 
 #[tokio::test]
-async fn the_next_process_goes_on_where_the_store_is() {
+async fn next_process_resumes_the_log_at_the_store_position() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     for round in 0..4 {
@@ -134,7 +134,7 @@ async fn torn_entries_are_skipped_and_all_others_are_read() {
 }
 
 #[tokio::test]
-async fn an_emptied_folder_begins_again_and_loses_nothing_new() {
+async fn emptied_log_directory_restarts_and_loses_no_new_entry() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     for _ in 0..3 {
@@ -152,7 +152,7 @@ async fn an_emptied_folder_begins_again_and_loses_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_folder_is_one_process_own_and_keeps_its_name() {
+async fn log_directory_is_exclusive_and_keeps_its_id() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path(), LIMITS);
     let name = first.id().to_owned();
@@ -169,7 +169,7 @@ async fn a_folder_is_one_process_own_and_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn a_log_that_waits_for_the_disk_writes_the_same() {
+async fn log_with_disk_sync_writes_the_same_entries() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     let log = LinkLog::open(&dir.path().join("log"), Sync::Disk, LIMITS).unwrap();
@@ -186,7 +186,7 @@ async fn a_log_that_waits_for_the_disk_writes_the_same() {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_drains_fills_and_then_refuses() {
+async fn undrained_log_fills_and_refuses_entries() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     let limits = LogLimits {

@@ -194,19 +194,19 @@ async fn eight_origins(place: NumberFixture) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn eight_origins_never_get_one_number_twice_on_sqlite() {
+async fn eight_origins_get_unique_numbers_on_sqlite() {
     eight_origins(NumberFixture::new(None, Plan::standard(Length::MIN), scrambled()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn eight_origins_never_get_one_number_twice_on_mysql() {
+async fn eight_origins_get_unique_numbers_on_mysql() {
     let url = support::mysql_url().await;
     let plain = Numbering::plain();
     eight_origins(NumberFixture::new(Some(url), small(1_000_000, 100), plain).await).await;
 }
 
 #[tokio::test]
-async fn codes_that_people_have_chosen_are_left_out() {
+async fn generated_codes_skip_chosen_codes() {
     let place = NumberFixture::new(None, small(40, 10), Numbering::plain()).await;
     for index in [0, 5, 19, 39] {
         let s = domain();
@@ -228,7 +228,7 @@ async fn codes_that_people_have_chosen_are_left_out() {
 /// A range of 30 numbers, used twice. The second round only reuses numbers whose links have ended in the cold store and
 /// in Redis, after hold and cooldown are over.
 #[tokio::test]
-async fn a_range_is_reused_only_when_all_it_held_has_ended() {
+async fn range_is_reused_only_after_all_its_links_end() {
     let place = NumberFixture::new(None, small(30, 10), scrambled()).await;
     let origin = place.origin();
     let mut codes = Vec::new();
@@ -273,7 +273,7 @@ async fn a_range_is_reused_only_when_all_it_held_has_ended() {
 
 /// The link's domain ignores case: its code is another spelling of a number.
 #[tokio::test]
-async fn a_segment_with_a_link_in_lower_case_is_not_reused() {
+async fn segment_with_a_lower_case_link_is_not_reused() {
     let place = NumberFixture::new(None, small(20, 10), Numbering::plain()).await;
     let origin = place.origin();
     for _ in 0..20 {
@@ -292,7 +292,7 @@ async fn a_segment_with_a_link_in_lower_case_is_not_reused() {
 }
 
 #[tokio::test]
-async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
+async fn numbers_held_for_too_long_are_discarded() {
     let place = NumberFixture::new(None, small(1_000_000, 10), Numbering::plain()).await;
     let origin = place.origin();
     assert_eq!(origin.next(Length::MIN).await.as_str(), "00000");
@@ -306,7 +306,7 @@ async fn numbers_that_were_held_for_too_long_are_not_handed_out() {
 
 /// Four origins reach the end of the range at the same time, and all continue.
 #[tokio::test]
-async fn who_meets_the_end_of_the_range_opens_the_next_round() {
+async fn origin_at_the_end_of_the_range_opens_the_next_round() {
     let place = NumberFixture::new(None, small(20, 10), Numbering::plain()).await;
     let origins: Vec<Origin> = (0..4).map(|_| place.origin()).collect();
     let wait = async {

@@ -65,7 +65,7 @@ fn bodies(receiver: &Receiver, link: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn each_change_of_a_link_is_told_in_its_order() {
+async fn link_changes_are_delivered_in_order() {
     let world = world().await;
     let receiver = Arc::new(Receiver::default());
     let _outbox = outbox(&world, &receiver).await;
@@ -113,7 +113,7 @@ async fn each_change_of_a_link_is_told_in_its_order() {
 }
 
 #[tokio::test]
-async fn what_a_password_protects_is_told_to_nobody() {
+async fn password_protected_content_is_not_delivered() {
     let world = world().await;
     let receiver = Arc::new(Receiver::default());
     let _outbox = outbox(&world, &receiver).await;
@@ -132,7 +132,7 @@ async fn what_a_password_protects_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn what_waits_is_shown_and_tried_again() {
+async fn waiting_deliveries_are_listed_and_retried() {
     let world = world().await;
     let receiver = Arc::new(Receiver::default());
     receiver.refuse("s/spring", u32::MAX);
@@ -159,7 +159,7 @@ async fn what_waits_is_shown_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_link_whose_end_has_come_is_told_of_when_it_is_removed() {
+async fn expired_link_is_announced_when_it_is_removed() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let shown = clock.clone();
     let world = World::with_links(domains(), move |settings| {
@@ -196,7 +196,7 @@ async fn a_link_whose_end_has_come_is_told_of_when_it_is_removed() {
 }
 
 #[tokio::test]
-async fn of_a_link_that_never_was_nothing_is_told() {
+async fn voided_link_is_not_announced() {
     let world = world().await;
     let store = world.origin.links().unwrap().store();
     let (lost, kept) = (new_link("s/abc", 5), new_link("s/abd", 5));

@@ -106,7 +106,7 @@ async fn only_the_right_password_reveals_the_target() {
 }
 
 #[tokio::test]
-async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
+async fn redis_and_lookups_omit_password_protected_content() {
     let world = world().await;
     let more = json!({
         "rules": [{ "platforms": ["ios"], "target": "https://secret.example/rule" }],
@@ -150,7 +150,7 @@ async fn neither_redis_nor_a_look_up_has_what_the_password_protects() {
 }
 
 #[tokio::test]
-async fn a_link_of_a_generated_code_is_as_well_kept() {
+async fn password_protects_links_with_generated_codes_too() {
     let world = world().await;
     let body = json!({ "target": TARGET, "password": "open" });
     let made = world.admin("POST", "/links", &body).await;
@@ -170,7 +170,7 @@ async fn a_link_of_a_generated_code_is_as_well_kept() {
 }
 
 #[tokio::test]
-async fn a_password_comes_changes_and_goes() {
+async fn link_password_is_added_changed_and_removed() {
     let world = world().await;
     guarded(&world, json!({})).await;
     let edit = |body: Value| {
@@ -200,7 +200,7 @@ async fn a_password_comes_changes_and_goes() {
 }
 
 #[tokio::test]
-async fn who_guesses_is_stopped_and_others_are_not() {
+async fn password_guessing_is_blocked_without_blocking_others() {
     let world = world().await;
     guarded(&world, json!({})).await;
     let guesses = (0..12).map(|n| {
@@ -235,7 +235,7 @@ async fn who_guesses_is_stopped_and_others_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_at_once_are_refused_and_do_not_hold_up_others() {
+async fn excess_concurrent_password_checks_are_refused() {
     let world = std::sync::Arc::new(world().await);
     guarded(&world, json!({})).await;
     let tries: Vec<_> = (0..60)
@@ -263,7 +263,7 @@ async fn many_at_once_are_refused_and_do_not_hold_up_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn address_that_asks_while_others_wait_pays_for_it() {
+async fn concurrent_guesses_are_limited_per_address() {
     let world = std::sync::Arc::new(world().await);
     guarded(&world, json!({})).await;
     let tries: Vec<_> = (0..30)
@@ -286,7 +286,7 @@ async fn address_that_asks_while_others_wait_pays_for_it() {
 }
 
 #[tokio::test]
-async fn what_a_password_does_not_go_with_is_refused() {
+async fn options_incompatible_with_a_password_are_refused() {
     let world = world().await;
     let link = |members: Value| {
         let mut body = json!({ "target": TARGET, "password": "x" });

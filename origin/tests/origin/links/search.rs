@@ -161,7 +161,7 @@ async fn a_page_looks_at_so_many_links_and_the_next_goes_on(store: &LinkStore) {
 }
 
 #[tokio::test]
-async fn the_api_searches_and_refuses_a_page_of_another_order() {
+async fn link_search_refuses_a_cursor_of_another_order() {
     let world = world().await;
     for (target, tag) in [
         ("https://example.com/One", "x"),
@@ -226,7 +226,7 @@ async fn the_api_searches_and_refuses_a_page_of_another_order() {
 }
 
 #[tokio::test]
-async fn rules_ends_and_previews_are_made_shown_edited_and_checked() {
+async fn rules_ends_and_previews_are_created_edited_and_validated() {
     let world = world().await;
     let rules = json!([
         {"countries": ["de", "AT"], "target": "https://de.example/"},

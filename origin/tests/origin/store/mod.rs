@@ -89,7 +89,7 @@ mod sales;
 mod users;
 
 #[tokio::test]
-async fn a_database_survives_its_process_and_is_migrated_once() {
+async fn database_outlives_its_process_and_is_migrated_once() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
     for new in [true, false] {
@@ -107,7 +107,7 @@ async fn a_database_survives_its_process_and_is_migrated_once() {
 }
 
 #[tokio::test]
-async fn sqlite_itself_refuses_what_makes_no_sense() {
+async fn sqlite_constraints_refuse_invalid_values() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
     let store = SaleStore::new(open_database(&url).await.unwrap());
@@ -124,7 +124,7 @@ async fn sqlite_itself_refuses_what_makes_no_sense() {
 }
 
 #[tokio::test]
-async fn only_files_of_sqlite_will_do() {
+async fn only_sqlite_file_urls_are_accepted() {
     let open = |url: &'static str| async move { open_database(url).await.unwrap_err() };
     let other = open("postgres://user:hush@host/weir").await;
     assert!(matches!(other, OpenError::Unknown), "{other}");

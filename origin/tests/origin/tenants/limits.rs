@@ -13,7 +13,7 @@ use super::two_tenants;
 use crate::support::{TOKEN, World, sale_json};
 
 #[tokio::test]
-async fn no_tenant_has_more_than_it_may_however_many_ask_at_once() {
+async fn concurrent_requests_never_exceed_a_tenant_limit() {
     let world = Arc::new(World::new().await);
     let limits = json!({ "sales": 3, "units": 100, "rooms": 2, "keys": 2, "requests_per_second": 1000, "requests_at_once": 100 });
     world.tenant("acme", json!({ "limits": limits })).await;
@@ -133,7 +133,7 @@ async fn no_tenant_has_more_than_it_may_however_many_ask_at_once() {
 }
 
 #[tokio::test]
-async fn a_sale_that_has_not_started_grows_as_far_as_its_tenant_may() {
+async fn unstarted_sale_grows_up_to_the_tenant_limit() {
     let world = World::new().await;
     world
         .tenant("acme", json!({ "limits": { "sales": 2, "units": 20 } }))
@@ -169,7 +169,7 @@ async fn a_sale_that_has_not_started_grows_as_far_as_its_tenant_may() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_asks_too_much_waits_and_the_others_do_not() {
+async fn tenant_over_its_request_rate_waits_and_others_do_not() {
     let world = World::new().await;
     let slow = json!({ "limits": { "requests_per_second": 5 } });
     world.tenant("acme", slow).await;

@@ -407,7 +407,7 @@ fn sums(audits: &[Audit; 2]) -> (u64, u64) {
 }
 
 #[test]
-fn edge_sells_each_unit_once_when_workerd_dies() {
+fn edge_sells_each_unit_once_when_workerd_crashes() {
     let Some(mut object) = Object::selling(Some("weir")) else {
         return;
     };

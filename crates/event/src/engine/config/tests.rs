@@ -22,7 +22,7 @@ fn with(fields: &str) -> Result<CheckedConfig, FieldError> {
 }
 
 #[test]
-fn what_is_not_set_has_a_default() {
+fn unset_event_settings_have_defaults() {
     let config = checked(&format!(r#"{{"keys":[{WEB}],"collect":{{}}}}"#)).unwrap();
     let collect = config.collect.unwrap();
     assert_eq!(
@@ -37,7 +37,7 @@ fn what_is_not_set_has_a_default() {
 }
 
 #[test]
-fn the_example_is_taken() {
+fn example_event_config_is_accepted() {
     let config = checked(
         r#"{"keys":[{"name":"shop-web","kind":"browser","key":"wk_shop_web_1","origins":["https://shop.example"]},
                 {"name":"erp","kind":"server","secret":{"env":"ERP"}}],
@@ -117,7 +117,7 @@ fn every_bad_field_is_refused_by_its_path() {
 }
 
 #[test]
-fn paths_are_paths_and_two() {
+fn collect_and_pixel_paths_are_valid_and_distinct() {
     let collect = |fields: &str| {
         let json = format!(r#"{{"keys":[{WEB}],"collect":{{{fields}}}}}"#);
         checked(&json).unwrap_err().path
@@ -133,7 +133,7 @@ fn paths_are_paths_and_two() {
 }
 
 #[test]
-fn every_bad_key_is_refused_by_its_path() {
+fn invalid_write_keys_are_refused_with_their_path() {
     let check = |keys: &str, path: &str| {
         let error = checked(&format!(r#"{{"keys":[{keys}],"collect":{{}}}}"#)).unwrap_err();
         assert_eq!(error.path, path, "{error}");

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn short_configuration_refuses_on_silence_and_sends_no_address() {
+    fn captcha_defaults_refuse_on_timeout_and_send_no_address() {
         let captcha = checked("").unwrap();
         assert_eq!(captcha.if_unreachable, UnreachablePolicy::Refuse);
         assert!(!captcha.tells_address);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_fields_are_refused_by_their_paths() {
+    fn invalid_captcha_fields_are_refused_with_their_paths() {
         let refused = |from: &str, to: &str| {
             let json =
                 r#"{"cluster":"c","host":"h","path":"/p","site_key":"k","secret":{"env":"S"}}"#;

@@ -27,7 +27,7 @@ fn refused(from: &str, to: &str) -> FieldError {
 }
 
 #[test]
-fn a_short_configuration_gets_the_defaults() {
+fn minimal_sale_configuration_gets_the_defaults() {
     let config = checked(GOOD).unwrap();
     assert_eq!(config.user_header, "x-user-id");
     assert_eq!(config.redis.cluster, "weir_redis");
@@ -214,7 +214,7 @@ fn every_bad_field_is_refused_by_its_path() {
 }
 
 #[test]
-fn what_is_not_said_has_its_default() {
+fn omitted_sale_configuration_fields_get_their_defaults() {
     let config = checked(GOOD).unwrap();
     let page = &config.static_page;
     let default = (page.status, page.content_type.as_str());
@@ -328,7 +328,7 @@ fn key_ring_takes_eight_keys_and_no_ninth() {
 }
 
 #[test]
-fn a_request_is_of_the_first_kind_whose_route_it_takes() {
+fn request_kind_is_the_first_with_a_matching_route() {
     let more = format!(
         r#""redis": {{}}, {TOKEN} }}, "checkout_routes": [{{ "path": "/sales/{{sale}}/checkout" }}],
             "status_routes": [{{ "path": "/sales/{{sale}}" }}]"#
@@ -350,7 +350,7 @@ fn a_request_is_of_the_first_kind_whose_route_it_takes() {
 }
 
 #[test]
-fn a_secret_in_the_configuration_itself_is_refused() {
+fn inline_secret_in_the_configuration_is_refused() {
     let error = refused(r#"{ "env": "SECRET" }"#, r#""hush""#);
     assert_eq!(error.path, "claim.keys[0].secret");
 }

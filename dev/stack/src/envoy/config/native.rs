@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bridge_goes_and_the_filter_knows_where_redis_is() {
+    fn native_config_has_redis_addresses_and_no_bridge() {
         let config = EnvoyConfig::shipped().and_then(|config| config.redis("127.0.0.1", 7));
         let tree = native(config);
         let expected = json!([{
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_tls_and_a_cluster_are_told() {
+    fn native_config_has_password_tls_and_cluster_of_redis() {
         let tls = EnvoyConfig::shipped().and_then(|config| {
             config
                 .redis_tls(Path::new("/ca.pem"))?
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limiter_without_redis_has_none() {
+    fn native_limiter_without_redis_has_no_redis_settings() {
         let tree = native(EnvoyConfig::ratelimit(false));
         assert_eq!(redis(&tree), json!([]));
     }

@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_catalogue_has_as_many_relations_as_it_says() {
+    fn catalogue_has_its_stated_number_of_relations() {
         let catalogue = Catalogue::new(2_000, 20, 500);
         let count = |sku| (0..2_000).filter(|v| catalogue.fits(sku, *v)).count() as u64;
         let all: u64 = (0..20).map(count).sum();
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn no_two_vehicles_share_an_id_of_seven_digits() {
+    fn vehicles_have_unique_seven_digit_ids() {
         let ids: BTreeSet<String> = (0..200_000).map(Catalogue::vehicle).collect();
         assert_eq!(ids.len(), 200_000);
         assert!(ids.iter().all(|id| id.len() == 7));
     }
 
     #[test]
-    fn a_file_says_what_the_catalogue_says() {
+    fn relations_file_matches_the_catalogue() {
         let catalogue = Catalogue::new(1_000, 4, 40);
         let text = catalogue.relations_csv(1..3);
         let lines: Vec<&str> = text.lines().skip(1).collect();

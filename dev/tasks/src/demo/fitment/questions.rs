@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_word_in_an_answer_is_seen() {
+    fn one_wrong_word_in_an_answer_is_detected() {
         for number in 0..50 {
             let question = Question::new(&catalogue(), number);
             let answer = right_answer(&question);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn some_questions_name_what_does_not_exist() {
+    fn some_questions_name_unknown_vehicles_or_skus() {
         let sku = Question::new(&catalogue(), 0);
         assert!(sku.skus[0] >= 20);
         let vehicle = Question::new(&catalogue(), 101);

@@ -111,7 +111,7 @@ async fn post_is_not_repeated_when_its_connection_breaks() {
 }
 
 #[tokio::test]
-async fn redirect_is_an_answer_and_a_long_body_an_error() {
+async fn redirect_is_not_followed_and_a_long_body_is_an_error() {
     let answers = [
         "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
             .to_owned(),

@@ -208,7 +208,7 @@ fn denied_key_is_answered_early() {
 }
 
 #[test]
-fn request_of_no_rule_is_not_concerned() {
+fn request_that_matches_no_rule_is_not_concerned() {
     let rule = HOUR_OF_TWO.replace(
         r#""key""#,
         r#""match": { "headers": [{ "name": "a" }] }, "key""#,
@@ -224,7 +224,7 @@ fn request_of_no_rule_is_not_concerned() {
 
 /// A later filter sets the user, so the key is unknown. After a 400, Envoy closes the connection.
 #[test]
-fn without_a_trusted_user_or_with_status_400_nothing_is_decided_early() {
+fn untrusted_user_or_status_400_prevents_early_decisions() {
     for (fields, trusts_user, is_answered) in [
         ("", true, true),
         ("", false, false),
@@ -243,7 +243,7 @@ fn without_a_trusted_user_or_with_status_400_nothing_is_decided_early() {
 }
 
 #[test]
-fn no_rule_is_charged_early() {
+fn early_decision_charges_no_rule() {
     let mut host = Host::new(&[HOUR_OF_TWO], "");
     host.ask("bob");
     for _ in 0..9 {

@@ -30,7 +30,7 @@ fn fail(host: &mut Host, user: &str, fate: CallOutcome) -> StreamId {
 }
 
 #[test]
-fn a_rule_says_what_counts_when_redis_does_not_answer() {
+fn rule_sets_the_fallback_for_redis_failures() {
     for fate in FAILURES {
         let mut open = host("open");
         let stream = fail(&mut open, "alice", fate);
@@ -74,7 +74,7 @@ fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
 }
 
 #[test]
-fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
+fn unreachable_redis_does_not_delay_a_request() {
     let mut host = host("local");
     host.way = RedisConnectivity::Down;
     let stream = host.request("alice");
@@ -85,7 +85,7 @@ fn a_redis_that_cannot_be_reached_is_no_reason_to_wait() {
 }
 
 #[test]
-fn what_waits_for_too_long_goes_on_without_redis() {
+fn request_past_its_deadline_proceeds_without_redis() {
     let mut host = Host::new(
         &[
             r#"{ "name": "r", "store": "redis", "on_store_error": "open", "limit": { "rate": 1, "per": "1h" } }"#,
@@ -133,7 +133,7 @@ fn open_breaker_stops_calls_and_one_request_probes_later() {
 }
 
 #[test]
-fn a_request_that_needs_no_redis_does_not_try_it_out() {
+fn request_without_redis_rules_does_not_probe_redis() {
     let here = r#"{ "name": "here", "limit": { "rate": 99, "per": "1h" } }"#;
     let there = r#"{ "name": "there", "store": "redis", "match": { "headers": [{ "name": "x-user-id" }] },
         "limit": { "rate": 99, "per": "1h" } }"#;
@@ -164,7 +164,7 @@ fn a_full_pump_falls_back_at_once() {
 }
 
 #[test]
-fn a_closed_rule_gives_back_what_was_charged_here() {
+fn closed_rule_returns_local_charges_when_redis_fails() {
     let here = r#"{ "name": "here", "limit": { "rate": 1, "per": "1h" } }"#;
     let there = r#"{ "name": "there", "store": "redis", "on_store_error": "closed", "limit": { "rate": 9, "per": "1h" } }"#;
     let mut host = Host::new(&[here, there], r#""redis": {}"#);
@@ -176,7 +176,7 @@ fn a_closed_rule_gives_back_what_was_charged_here() {
 }
 
 #[test]
-fn a_rule_in_shadow_is_asked_here_while_redis_does_not_answer() {
+fn shadow_rule_is_checked_locally_while_redis_fails() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     for _ in 0..3 {
@@ -210,7 +210,7 @@ fn log_reports_silent_redis_and_its_return_once() {
 }
 
 #[test]
-fn a_limiter_without_rules_says_so_with_its_first_request() {
+fn limiter_without_rules_logs_it_at_the_first_request() {
     let mut idle = Host::new(&[], "");
     idle.request("alice");
     idle.request("alice");

@@ -20,7 +20,7 @@ const WATCHED: &str = r#"{ "name": "watched", "store": "redis", "mode": "shadow"
 const HERE_MAX: usize = 4;
 
 #[test]
-fn a_request_counts_until_it_ends() {
+fn request_counts_as_in_flight_until_it_ends() {
     let mut host = Host::new(&[HERE], "");
     let streams = [(); HERE_MAX].map(|()| host.ask("alice"));
     assert_eq!(host.passed("alice", 3), 0);
@@ -30,7 +30,7 @@ fn a_request_counts_until_it_ends() {
 }
 
 #[test]
-fn a_request_that_redis_let_pass_counts_until_it_ends() {
+fn request_allowed_by_redis_counts_until_it_ends() {
     let mut host = Host::new(&[THERE], r#""redis": {}"#);
     let streams = [(); 3].map(|()| host.ask("alice"));
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_request_that_redis_let_pass_counts_until_it_ends() {
 
 /// Charges of dry-run rules are undone like those of enforced ones, and so are the charges of a refused request.
 #[test]
-fn a_request_that_is_only_watched_counts_until_it_ends() {
+fn watched_request_counts_until_it_ends() {
     const WATCHED_HERE: &str = r#"{ "name": "watched", "mode": "shadow", "algorithm": "concurrency",
         "limit": { "rate": 2, "per": "1d" } }"#;
     let mut host = Host::new(&[WATCHED_HERE], "");
@@ -110,7 +110,7 @@ fn unreportable_stream_stops_counting_and_its_end_has_no_effect() {
 }
 
 #[test]
-fn a_client_that_leaves_while_redis_decides_counts_no_longer() {
+fn client_disconnect_during_redis_call_ends_its_count() {
     let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
     let stream = host.request("alice");
     host.turn();
@@ -220,7 +220,7 @@ proptest! {
 
     /// Requests, replies, failures, ends and silent disconnects, in any order.
     #[test]
-    fn each_charge_goes_back_once(steps in steps()) {
+    fn each_in_flight_charge_is_returned_once(steps in steps()) {
         let data = Rc::new(LocalData::default());
         let mut host = host_of(&data);
         let mut streams = Vec::new();

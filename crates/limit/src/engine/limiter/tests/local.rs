@@ -24,7 +24,7 @@ fn what_one_rule_refuses_no_rule_is_charged_for() {
 }
 
 #[test]
-fn a_request_is_charged_what_it_costs_wherever_it_counts() {
+fn each_matching_rule_charges_the_full_request_cost() {
     for store in ["local", "redis"] {
         let rule = format!(
             r#"{{ "name": "r", "store": "{store}", "cost": 2, "limit": {{ "rate": 5, "per": "1h" }} }}"#
@@ -89,7 +89,7 @@ fn legacy_headers_report_first_rule_when_remaining_is_equal() {
 }
 
 #[test]
-fn grpc_clients_get_a_status_of_their_own() {
+fn refused_grpc_client_gets_a_grpc_status() {
     let mut host = Host::new(&[PER_USER], "");
     host.passed("alice", 2);
     let grpc = [
@@ -103,7 +103,7 @@ fn grpc_clients_get_a_status_of_their_own() {
 }
 
 #[test]
-fn a_key_that_is_denied_is_refused_for_good() {
+fn denied_key_is_refused_without_retry_after() {
     let rule = r#"{ "name": "r", "key": ["user"], "limit": { "rate": 9, "per": "1h" }, "deny": [["bad"]] }"#;
     let mut host = Host::new(&[rule], "");
     let denied = host.ask("bad");
@@ -131,7 +131,7 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
 
 /// Hosts that must define metrics at startup use it to prepare for later rules.
 #[test]
-fn the_example_counts_what_every_rule_counts() {
+fn example_metrics_match_the_metrics_of_any_rule() {
     let names = |metrics: &Metrics| metrics.counters().map(String::from).collect::<Vec<_>>();
     let example = names(&crate::engine::metrics_of_any_rule());
     let rule = r#"{ "name": "any", "limit": { "rate": 1, "per": "1h" } }"#;

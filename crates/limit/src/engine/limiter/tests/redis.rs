@@ -9,7 +9,7 @@ use super::super::*;
 use super::host::{CallOutcome, Host};
 
 #[test]
-fn requests_that_wait_together_go_in_one_call() {
+fn concurrently_waiting_requests_share_one_call() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 50, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     host.redis.load_scripts();
@@ -28,14 +28,14 @@ fn requests_that_wait_together_go_in_one_call() {
 }
 
 #[test]
-fn a_script_that_redis_does_not_know_is_sent_whole() {
+fn script_missing_in_redis_is_sent_in_full() {
     let rule = r#"{ "name": "r", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     assert_eq!(host.passed("any", 2), 1);
 }
 
 #[test]
-fn a_grpc_client_that_had_to_wait_gets_a_status_of_its_own() {
+fn grpc_client_refused_after_a_wait_gets_a_grpc_status() {
     let rule = r#"{ "name": "r", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     host.passed("any", 1);
@@ -83,7 +83,7 @@ fn next_request_retries_a_lease_that_was_refused() {
 }
 
 #[test]
-fn a_slice_of_a_fixed_window_ends_with_the_window() {
+fn slice_of_a_fixed_window_ends_with_the_window() {
     let rule = r#"{ "name": "r", "store": "redis", "lease": { "max": 100, "lasts": "1m" },
         "algorithm": "fixed_window", "limit": { "rate": 1000, "per": "1m" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
@@ -99,7 +99,7 @@ fn a_slice_of_a_fixed_window_ends_with_the_window() {
 }
 
 #[test]
-fn a_slice_is_not_spent_on_what_another_rule_refuses() {
+fn slice_is_not_spent_on_a_request_refused_by_another_rule() {
     let leased = r#"{ "name": "leased", "store": "redis", "lease": { "max": 8, "lasts": "1h" },
         "limit": { "rate": 8, "per": "1d" } }"#;
     let user = r#"{ "name": "user", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1d" } }"#;
@@ -138,7 +138,7 @@ fn what_was_charged_here_goes_back_when_redis_refuses() {
 }
 
 #[test]
-fn client_that_leaves_before_sending_is_charged_to_no_rule() {
+fn client_disconnect_before_the_call_charges_no_rule() {
     let here = r#"{ "name": "here", "limit": { "rate": 1, "per": "1h" } }"#;
     let there = r#"{ "name": "there", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[here, there], r#""redis": {}"#);
@@ -210,7 +210,7 @@ proptest! {
     /// For every interleaving of requests and replies: in the end each rule is charged exactly for passed requests. So
     /// each rule's remaining quota is available.
     #[test]
-    fn a_request_is_charged_to_all_its_rules_or_to_none(rates in rates(), steps in steps()) {
+    fn request_is_charged_to_all_its_rules_or_to_none(rates in rates(), steps in steps()) {
         let mut host = host_of(rates);
         let mut streams: Vec<(StreamId, usize)> = Vec::new();
         for step in steps {

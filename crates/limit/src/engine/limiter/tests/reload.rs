@@ -37,7 +37,7 @@ fn new_rules_apply_to_next_request_and_usage_is_kept() {
 }
 
 #[test]
-fn bad_rules_are_refused_and_the_last_ones_stay() {
+fn invalid_rules_are_rejected_and_the_last_valid_ones_stay() {
     let mut host = host();
     for (index, bad) in [
         "",
@@ -60,7 +60,7 @@ fn bad_rules_are_refused_and_the_last_ones_stay() {
 }
 
 #[test]
-fn a_document_that_is_lost_takes_no_rules_away() {
+fn lost_rules_document_keeps_the_current_rules() {
     let mut host = host();
     publish(&mut host, None);
     assert!(host.log.is_empty(), "there never was one");
@@ -73,7 +73,7 @@ fn a_document_that_is_lost_takes_no_rules_away() {
 }
 
 #[test]
-fn polls_that_fail_change_nothing_and_the_log_says_so_once() {
+fn failed_polls_keep_the_rules_and_log_once() {
     let mut host = host();
     host.passed("alice", 1);
     for (way, fate) in [
@@ -115,7 +115,7 @@ fn idle_worker_polls_less_often_and_logs_nothing() {
 }
 
 #[test]
-fn the_first_request_of_a_worker_brings_it_the_rules_at_once() {
+fn first_request_of_a_worker_loads_the_rules_immediately() {
     let mut host = host();
     host.way = RedisConnectivity::Down;
     for _ in 0..20 {
@@ -129,7 +129,7 @@ fn the_first_request_of_a_worker_brings_it_the_rules_at_once() {
 }
 
 #[test]
-fn what_waits_is_decided_by_the_rules_it_came_under() {
+fn waiting_request_is_decided_by_the_rules_at_its_arrival() {
     let old = r#"{ "name": "r", "store": "redis", "algorithm": "concurrency", "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[old], r#""redis": {}, "reload": true"#);
     host.redis.load_scripts();

@@ -48,7 +48,7 @@ fn expected(counts: &[(&str, u64)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn operators_are_told_which_rules_refuse_and_whom() {
+fn report_shows_operators_the_refusing_rules_and_keys() {
     let mut host = Host::new(&[HOURLY, DENYING, SHADOW], r#""redis": {}, "report": true"#);
     host.ask("alice");
     assert_eq!(told(&mut host), expected(&[]), "nobody was refused");
@@ -85,7 +85,7 @@ fn operators_are_told_which_rules_refuse_and_whom() {
 }
 
 #[test]
-fn what_a_rule_in_shadow_would_deny_is_told_by_the_rule() {
+fn shadow_denials_are_reported_per_rule() {
     let trial = DENYING.replace(r#""denying","#, r#""trial", "mode": "shadow","#);
     let mut host = Host::new(&[&trial], r#""redis": {}, "report": true"#);
     let stream = host.request("eve");
