@@ -28,7 +28,7 @@ pub fn error_reply(data: &[u8]) {
     assert!(failure.to_string().ends_with(text.as_ref()));
     // An unknown script has not run, so the call may be sent again with its source.
     assert_eq!(is_noscript(data), data.starts_with(b"NOSCRIPT"));
-    // An error raised by a script names the script, whatever the rest of its text.
+    // An error raised by a script names the script, for any other text.
     let raised = classify(&[data, b" script: f_x, on @user_script:3."].concat());
     assert!(matches!(raised, Failure::Unknown(_)));
 }

@@ -34,7 +34,7 @@ impl Process {
     }
 
     /// Calls into a VM, then runs the callback's deferred actions. A missing export returns 0, which is "continue".
-    /// After a local reply the result is "pause", whatever the filter returned.
+    /// After a local reply the result is "pause", for any return value of the filter.
     pub fn callback(
         &self,
         uid: VmUid,

@@ -1,4 +1,4 @@
-//! Fitment queries through Envoy: never a wrong answer, whatever data or server is lost.
+//! Fitment queries through Envoy: never a wrong answer, even after a loss of data or of a server.
 
 use std::time::Duration;
 

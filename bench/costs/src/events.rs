@@ -5,7 +5,7 @@ use weir_host_test::{Host, Stream, Upstream};
 
 use crate::{Cost, NOW_MS, REQUESTS, USER_AGENT};
 
-/// As `envoy/events.yaml` has it, but that nobody reaches a limit.
+/// The configuration of `envoy/events.yaml`, with limits that no request reaches.
 const CONFIG: &str = r#"{
     "keys": [{ "name": "shop-web", "kind": "browser", "key": "wk_shop_web", "origins": ["http://localhost:10000"] }],
     "user_header": "x-user-id",

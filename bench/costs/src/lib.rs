@@ -1,4 +1,4 @@
-//! What a request costs in the filters' VMs, whatever the machine.
+//! The cost of a request in the filters' VMs, independent of the machine.
 //!
 //! The built filters run in a Proxy-Wasm host for tests, gate and bridge together, before a real Redis. Counted are
 //! wasm instructions (fuel), calls from the VM to the host, bytes copied between the two, and commands for Redis: the

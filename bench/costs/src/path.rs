@@ -161,7 +161,7 @@ impl Path {
         Ok(())
     }
 
-    /// Carries every call to Redis through the bridge, and its replies back, until nobody waits.
+    /// Passes every Redis call and its replies through the bridge until no request waits.
     pub(crate) fn turn(&mut self) -> Result<()> {
         loop {
             self.gate.run_until_idle();
@@ -253,7 +253,7 @@ impl Path {
         check(scenario, 0, &[stream])
     }
 
-    /// What each of so many claims costs that wait for nobody.
+    /// The cost of each of this many claims, sent one by one.
     pub(crate) fn cost_one_by_one(&mut self, scenario: &'static str, first: u64) -> Result<Cost> {
         // The one after a full batch takes a turn, for others who may come.
         self.one(scenario, first + REQUESTS)?;

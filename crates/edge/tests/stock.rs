@@ -147,7 +147,7 @@ impl World {
     }
 }
 
-/// The claim of a passed request: exactly one, whatever the client sent.
+/// The claim of a passed request: exactly one, for any client headers.
 fn ticket(sold: &RequestOutcome) -> Ticket {
     let RequestOutcome::ToOrigin(headers) = sold else {
         panic!("{sold:?}");

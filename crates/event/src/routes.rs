@@ -107,7 +107,7 @@ impl Routes {
         }
         let topics = self.rules.iter().flat_map(|rule| &rule.topics);
         let topics: BTreeSet<&Topic> = topics.collect();
-        // This bounds the topics of an event, whatever rules match.
+        // This bounds the topics of an event, independent of the matching rules.
         match topics.len() <= TOPICS_MAX {
             true => Ok(()),
             false => {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! 1. An error without a script name occurs before the command. Redis checks login, permissions, slots, memory and its
-//!    role first, and then runs EVALSHA or refuses it as a whole. It is definite, whatever its kind.
+//!    role first, and then runs EVALSHA or refuses it as a whole. Every kind is definite.
 //! 2. Since version 7, Redis appends `script: <digest>, on @user_script:<line>.` to an error of a script that has
 //!    started. Weir's scripts declare no flags (`#!lua`), so Redis starts them on a replica or when its memory is full,
 //!    and refuses their first write. `READONLY`, `OOM`, `MISCONF` and `NOREPLICAS` are definite in this form, too:

@@ -122,7 +122,7 @@ fn answer(guest: &Guest<'_>, reply: LocalReply) -> Outcome {
         act(guest, Action::Reply(stream, reply));
     }
     let uid = guest.data().uid;
-    // Envoy stops the iteration whatever the callback returns.
+    // Envoy stops the iteration for any return value of the callback.
     world(guest).vm(uid).stop_iteration = true;
     Ok(())
 }

@@ -191,7 +191,7 @@ impl Cluster {
                         failure = DefiniteFailure::Reply(error).into();
                     }
                 }
-                // The call itself was not sent, whatever the result of this query.
+                // The call itself was not sent, even if this query failed.
                 Err(Failure::Definite(why)) => failure = why.into(),
                 Err(why) => {
                     failure = DefiniteFailure::Refused(why.to_string()).into();

@@ -38,7 +38,7 @@ impl Connection {
     ) -> Result<Self, DefiniteFailure> {
         let deadline = deadline.min(Instant::now() + dial.connect_timeout);
         let opened = with_deadline(deadline, Self::try_open(address, dial)).await;
-        // No byte of the call was written, whatever the reason.
+        // No byte of the call was written.
         let mut connection = match opened {
             Some(Ok(connection)) => connection,
             Some(Err(error)) => return Err(no_connection(address, &error)),

@@ -166,7 +166,7 @@ async fn in_flight_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
             .is_ok_and(|answer| remaining(&answer).is_ok_and(|left| left == 2))
     })
     .await?;
-    // Nor are requests with a complete response, whatever their number.
+    // Nor are requests with a complete response, in any number.
     for _ in 0..20 {
         until("the one before has ended", async || {
             let ask = limiters.ask("/concurrency", &[("x-user-id", "alice")]);

@@ -21,7 +21,7 @@ use crate::click::ClickId;
 weir_scripts::scripts! {
     /// `link_back.lua`: returns a click that was not redirected.
     mod link_back = include_str!("../../lua/link_back.lua");
-    /// The call that returns a click, in whatever state it is: used, still in flight, or never sent. The reply: whether
+    /// The call that returns a click in any state: used, still in flight, or never sent. The reply: whether
     /// the click had been used.
     fn call(keys: &LinkKeys, click: ClickId) = [keys.clicks(), keys.mark(click)], [decimal(MARK_MS)];
     -> bool;

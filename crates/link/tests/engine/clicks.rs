@@ -1,4 +1,4 @@
-//! Clicks: each is counted exactly once, whatever happens to batches.
+//! Clicks: each is counted exactly once, even if batches fail or are repeated.
 
 use weir_link::click::decode;
 use weir_link::record::Link;

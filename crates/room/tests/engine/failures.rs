@@ -84,7 +84,7 @@ fn sessions_survive_redis_outage_and_others_enter_at_local_pace() {
     let mut entered = Vec::new();
     for _ in 0..10 {
         world.advance(1_000);
-        // Visitors enter in queue order, whoever sends the first request.
+        // Visitors enter in queue order, independent of the order of their requests.
         let mut next = Vec::new();
         for (at, visitor) in visitors.iter_mut().enumerate().rev() {
             if !entered.contains(&at) && world.visit(0, visitor).has_passed() {

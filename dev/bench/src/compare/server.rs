@@ -19,7 +19,7 @@ use weir_stack::tools::Tools;
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Secrets, ports, workspace};
 
-/// A room that admits nobody: each visitor is new and gets a position.
+/// A room without admissions: each visitor is new and gets a position.
 const ROOM: &str = r#"{ "redis": { "cluster": "weir_redis", "key_prefix": "weir", "deadline_ms": 200 },
     "keys": [{ "id": "k1", "secret": { "env": "WEIR_ROOM_SECRET" } }], "user_header": "x-user-id",
     "rooms": [{ "name": "shop", "match": { "path": { "prefix": "/" } }, "mode": "paused", "status": 202,

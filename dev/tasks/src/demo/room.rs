@@ -33,7 +33,7 @@ const ADMIN: &str = "/rooms/checkout";
 /// The approximate time until all are inside, in seconds.
 const ENTRIES_S: u64 = 10;
 
-/// A distant start: nobody enters before the operator opens the room.
+/// A distant start: no visitor enters before the operator opens the room.
 const FAR_AHEAD_MS: u64 = 3_600_000;
 
 /// The number of positions that each bot requests before the start.

@@ -25,7 +25,7 @@ const OWNER: &str = "x-api-owner";
 /// How long a request waits for Redis, in milliseconds, unless `redis.deadline_ms` is set.
 const DEADLINE_MS: u64 = 100;
 
-/// The longest key: whatever a client sends, memory is bounded.
+/// The longest key, so that memory is bounded for any request.
 const KEY_LEN_MAX: usize = 256;
 
 /// The configuration as it is written.
@@ -142,7 +142,7 @@ impl ApiKeys {
         effects.respond(stream, Arc::new(Answer::refusal(vec![], &refusal)));
     }
 
-    /// A client has gone: nobody is answered for it.
+    /// A client has disconnected: its request gets no answer.
     fn forget(&mut self, stream: StreamId) {
         self.waiting.retain(|one| one.stream != stream);
         // What was sent keeps its place; an answer to a stream that has gone goes nowhere.
