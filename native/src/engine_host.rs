@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::mpsc::UnboundedSender;
 use weir_engine::event::{FetchResponse, PlainEnd};
@@ -25,11 +25,13 @@ use weir_envoy_abi as abi;
 use weir_registry::Filter;
 use weir_registry::engines::{AnyEngine, make};
 
+use crate::fast_path::counts::FastPathCounts;
 use crate::fetches::Fetches;
 use crate::metrics::Counts;
 use crate::service::{Call, Order};
 use crate::shared::{ProcessHost, now_ms};
 use crate::slot::Slot;
+use crate::worker_redis;
 
 /// Tick interval for an engine that needs no ticks, in milliseconds.
 const IDLE_TICK_MS: u64 = 1_000;
@@ -50,15 +52,19 @@ pub struct Common {
     pub has_answered: AtomicBool,
     /// Fast path counts that are not reported yet.
     pub fast_path: FastPathCounts,
+    /// The worker socket of each Redis that has one.
+    pub worker_sockets: Vec<Option<String>>,
+    /// Redis calls that are not reported yet.
+    pub calls: CallCounts,
 }
 
-/// Requests at the fast path.
+/// Calls to Redis by the thread that sent them.
 #[derive(Debug, Default)]
-pub struct FastPathCounts {
-    /// Requests that this filter's engine answered.
-    pub answered: AtomicU64,
-    /// Requests that continued to the HTTP stack, counted at the first filter of `ask`.
-    pub passed: AtomicU64,
+pub struct CallCounts {
+    /// Sent by a worker.
+    pub worker: AtomicU64,
+    /// Sent by the engine host's own thread.
+    pub module: AtomicU64,
 }
 
 impl Common {
@@ -100,6 +106,7 @@ impl FetchOf {
 
 /// An engine behind a lock.
 pub struct EngineHost {
+    this: Weak<Self>,
     index: usize,
     common: Arc<Common>,
     state: Mutex<State>,
@@ -115,6 +122,8 @@ struct State {
     effects: Effects,
     /// Buffer for the effects being applied, reused to avoid allocations.
     applying: Vec<Effect>,
+    /// Calls to send once the lock is released, because sending may end earlier calls.
+    calls: Vec<Call>,
     /// The streams that wait, in order of arrival.
     slots: BTreeMap<StreamId, Arc<Slot>>,
     next_stream: StreamId,
@@ -164,8 +173,9 @@ impl EngineHost {
         common: Arc<Common>,
         engine: Box<dyn AnyEngine>,
         service: UnboundedSender<Order>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
             index,
             common,
             tick_ms: AtomicU64::new(engine.tick_ms().unwrap_or(IDLE_TICK_MS)),
@@ -174,6 +184,7 @@ impl EngineHost {
                 generation: 0,
                 effects: Effects::new(),
                 applying: Effects::list(),
+                calls: Vec::new(),
                 slots: BTreeMap::new(),
                 next_stream: 0,
                 replies: Vec::new(),
@@ -181,7 +192,7 @@ impl EngineHost {
                 is_rung: false,
             }),
             service,
-        }
+        })
     }
 
     /// The state shared by all engine hosts of the configuration.
@@ -210,6 +221,7 @@ impl EngineHost {
         let effects = self.run(&mut state, event, Some(stream));
         let own = Self::settle(&mut state, stream, effects, None, wait);
         self.ring(&mut state, own.slot.as_deref());
+        self.release(state);
         (stream, own)
     }
 
@@ -231,6 +243,7 @@ impl EngineHost {
         let effects = self.run(&mut state, event, Some(stream));
         let own = Self::settle(&mut state, stream, effects, slot, wait);
         self.ring(&mut state, own.slot.as_deref());
+        self.release(state);
         own
     }
 
@@ -239,6 +252,7 @@ impl EngineHost {
         let mut state = self.lock();
         let effects = self.run(&mut state, Event::Response { stream }, Some(stream));
         self.ring(&mut state, None);
+        self.release(state);
         effects
     }
 
@@ -265,6 +279,7 @@ impl EngineHost {
         let end = end.unwrap_or(&unknown);
         self.run(&mut state, Event::Closed { stream, end }, Some(stream));
         self.ring(&mut state, None);
+        self.release(state);
     }
 
     /// As [`weir_engine::Engine::decide_early`].
@@ -283,11 +298,14 @@ impl EngineHost {
         let mut state = self.lock();
         state.wants_turn = true;
         self.work_on(&mut state);
+        self.release(state);
     }
 
     /// Passes waiting replies and turns to the engine. Called by the thread that was woken.
     pub fn work(&self) {
-        self.work_on(&mut self.lock());
+        let mut state = self.lock();
+        self.work_on(&mut state);
+        self.release(state);
     }
 
     fn work_on(&self, state: &mut State) {
@@ -334,6 +352,7 @@ impl EngineHost {
             self.run(&mut state, event, None);
             self.ring(&mut state, None);
         }
+        self.release(state);
     }
 
     /// Returns the counts since the last call.
@@ -361,8 +380,9 @@ impl EngineHost {
         state.generation = state.generation.wrapping_add(1);
         state.effects = Effects::new();
         state.applying = Effects::list();
-        // The replies are for the old engine's calls.
+        // The replies and calls are those of the old engine.
         state.replies.clear();
+        state.calls.clear();
         for (stream, slot) in std::mem::take(&mut state.slots) {
             let answer = Arc::clone(answer);
             // A stream that ended needs no answer.
@@ -370,6 +390,38 @@ impl EngineHost {
         }
         state.wants_turn = true;
         self.ring(&mut state, None);
+    }
+
+    /// Releases the lock, and then sends the calls that the event caused.
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        let mut calls = std::mem::take(&mut state.calls);
+        drop(state);
+        for call in calls.drain(..) {
+            self.send(call);
+        }
+    }
+
+    /// Sends a call on this worker's own connections, or on the engine host's thread.
+    fn send(&self, call: Call) {
+        let socket = self.common.worker_sockets.get(call.redis);
+        let call = match (socket.and_then(Option::as_deref), self.this.upgrade()) {
+            (Some(socket), Some(this)) => worker_redis::send(socket, &this, call),
+            _ => Err(call),
+        };
+        let counts = &self.common.calls;
+        match call {
+            Ok(()) => {
+                counts.worker.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(call) => {
+                counts.module.fetch_add(1, Ordering::Relaxed);
+                let batch = call.batch;
+                if self.service.send(Order::Call(call)).is_err() {
+                    let mut state = self.lock();
+                    self.run(&mut state, Feedback::NotSent(batch).event(), None);
+                }
+            }
+        }
     }
 
     // --- events and effects
@@ -446,8 +498,7 @@ impl EngineHost {
                     body: state.effects.bytes(&body).to_vec(),
                     timeout_ms,
                 };
-                let sent = self.service.send(Order::Call(call));
-                return sent.is_err().then_some(Feedback::NotSent(batch));
+                state.calls.push(call);
             }
             Effect::Fetch { id, fetch } => {
                 if self.common.main().is_none() {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 
@@ -18,7 +19,8 @@ use weir_envoy_abi::{
 use weir_registry::engines::{AnyEngine, make};
 use weir_registry::{self as registry, FILTERS};
 
-use crate::engine_host::{Common, EngineHost, FastPathCounts, RequestEffects};
+use crate::engine_host::{CallCounts, Common, EngineHost, RequestEffects};
+use crate::fast_path::counts::FastPathCounts;
 use crate::fast_path::{self, FastConnection, FastPath};
 use crate::fetches::{Fetches, read};
 use crate::metrics::HostMetrics;
@@ -28,6 +30,8 @@ use crate::service::{self, Order, orders};
 use crate::settings::split;
 use crate::shared::ProcessHost;
 use crate::slot::{ClosedSlot, Slot};
+use crate::worker_redis::opener::Opener;
+use crate::worker_redis::{self, WorkerConnection, WorkerRedis};
 
 /// The answer after a panic.
 const PANIC_REFUSAL: Refusal<'static> = Refusal {
@@ -47,7 +51,43 @@ pub struct Config {
     engine_hosts: Vec<Arc<EngineHost>>,
     /// Stops the engine hosts' threads.
     services: Vec<UnboundedSender<Order>>,
+    /// Keep the workers' own connections to Redis open.
+    openers: Vec<Arc<Opener>>,
     metrics: HostMetrics,
+}
+
+/// The configuration of a network filter.
+pub enum NetworkFilter {
+    /// `weir.fast_path`.
+    FastPath(Arc<FastPath>),
+    /// `weir.worker_redis`.
+    WorkerRedis(WorkerRedis),
+}
+
+impl NetworkFilter {
+    fn new(name: &[u8], json: &[u8]) -> Result<Self, FieldError> {
+        match str::from_utf8(name) {
+            Ok(fast_path::NAME) => Ok(Self::FastPath(Arc::new(FastPath::new(json)?))),
+            Ok(worker_redis::NAME) => Ok(Self::WorkerRedis(WorkerRedis::new(json)?)),
+            _ => {
+                let problem = format!(
+                    "unknown network filter \"{}\"; the filters are {}, {}",
+                    String::from_utf8_lossy(name),
+                    fast_path::NAME,
+                    worker_redis::NAME
+                );
+                Err(FieldError::new("filter_name", problem))
+            }
+        }
+    }
+}
+
+/// One connection of a network filter.
+pub enum NetworkState {
+    /// Of `weir.fast_path`.
+    Fast(FastConnection),
+    /// Of `weir.worker_redis`.
+    Worker(Rc<WorkerConnection>),
 }
 
 /// One stream.
@@ -138,10 +178,12 @@ impl Config {
         let first = make(filter, &json, &ProcessHost, true)?;
         // Creates all plans first, so that `--mode validate` reports the same errors.
         let plan = |(index, redis)| Plan::new(&format!("native.redis[{index}]"), redis);
-        let redis = settings
-            .of_each(&first.redis_clusters)?
-            .into_iter()
-            .map(plan);
+        let redis = settings.of_each(&first.redis_clusters)?;
+        let worker_sockets: Vec<Option<String>> = redis
+            .iter()
+            .map(|(_, redis)| redis.worker_socket.clone())
+            .collect();
+        let redis = redis.into_iter().map(plan);
         let redis: Vec<Plan> = redis.collect::<Result<_, _>>()?;
         let mut engine = first.engine;
         let metrics = HostMetrics::define(host, filter, engine.metrics());
@@ -153,14 +195,17 @@ impl Config {
             panics: AtomicU64::new(0),
             has_answered: AtomicBool::new(false),
             fast_path: FastPathCounts::default(),
+            worker_sockets,
+            calls: CallCounts::default(),
         });
         let mut config = Self {
             common,
             engine_hosts: Vec::new(),
             services: Vec::new(),
+            openers: Vec::new(),
             metrics,
         };
-        let is_validating = host.is_validating();
+        let is_validating = abi::is_validating();
         if !is_validating {
             let at: Vec<String> = redis.iter().map(Plan::addresses).collect();
             abi::log(
@@ -173,8 +218,11 @@ impl Config {
             let made = make(filter, &config.common.json, &ProcessHost, true)?;
             config.add(made.engine, redis.clone(), is_validating)?;
         }
-        if let Some(name) = settings.name.as_deref().filter(|_| !is_validating) {
-            fast_path::register(name, &config.engine_hosts);
+        if !is_validating {
+            config.open_worker_connections()?;
+            if let Some(name) = &settings.name {
+                fast_path::register(name, &config.engine_hosts);
+            }
         }
         Ok(config)
     }
@@ -188,7 +236,6 @@ impl Config {
         let (service, received) = orders();
         let common = Arc::clone(&self.common);
         let engine_host = EngineHost::new(self.engine_hosts.len(), common, engine, service.clone());
-        let engine_host = Arc::new(engine_host);
         self.engine_hosts.push(Arc::clone(&engine_host));
         self.services.push(service);
         if !is_validating {
@@ -197,6 +244,17 @@ impl Config {
                 FieldError::new("native.engines", format!("cannot start a thread: {error}"))
             };
             started.map_err(refuse)?;
+        }
+        Ok(())
+    }
+
+    fn open_worker_connections(&mut self) -> Result<(), FieldError> {
+        for socket in self.common.worker_sockets.iter().flatten() {
+            let opener = Opener::of(socket).map_err(|error| {
+                let problem = format!("cannot open connections to {socket}: {error}");
+                FieldError::new("native.redis.worker_socket", problem)
+            })?;
+            self.openers.push(opener);
         }
         Ok(())
     }
@@ -276,9 +334,9 @@ impl Module for Filters {
         }
         let panics = config.common.panics.swap(0, Ordering::Relaxed);
         config.metrics.publish_panics(host, panics);
-        config
-            .metrics
-            .publish_fast_path(host, &config.common.fast_path);
+        let fast_path = config.common.fast_path.collect();
+        config.metrics.publish_fast_path(host, &fast_path);
+        config.metrics.publish_calls(host, &config.common.calls);
     }
 
     fn fetched(config: &Config, id: u64, response: Option<FetchedResponse<'_>>) {
@@ -404,42 +462,74 @@ impl Module for Filters {
         stream.close(None);
     }
 
-    type NetworkConfig = FastPath;
-    type NetworkState = FastConnection;
+    type NetworkConfig = NetworkFilter;
+    type NetworkState = NetworkState;
 
-    fn configure_network(name: &[u8], config: &[u8]) -> Option<FastPath> {
+    fn configure_network(name: &[u8], config: &[u8]) -> Option<NetworkFilter> {
         log_panics();
-        let made = FastPath::new(name, config);
         let refused = |error: &FieldError| {
-            let name = fast_path::NAME;
+            let name = String::from_utf8_lossy(name);
             let text = format!("{name}: configuration refused: {error}");
             abi::log(abi::Level::Error, &text);
         };
-        made.inspect_err(refused).ok()
+        NetworkFilter::new(name, config).inspect_err(refused).ok()
     }
 
-    fn connected(config: &Arc<FastPath>, connection: Connection<'_>) -> FastConnection {
-        FastConnection::new(config, &connection)
+    fn connected(config: &Arc<NetworkFilter>, connection: Connection<'_>) -> NetworkState {
+        match &**config {
+            NetworkFilter::FastPath(config) => {
+                NetworkState::Fast(FastConnection::new(config, &connection))
+            }
+            NetworkFilter::WorkerRedis(config) => {
+                NetworkState::Worker(WorkerConnection::new(config, &connection))
+            }
+        }
     }
 
     fn received(
-        state: &FastConnection,
-        connection: Connection<'_>,
+        state: &NetworkState,
+        mut connection: Connection<'_>,
         is_last: bool,
     ) -> abi::ReadStatus {
-        state.received(connection, is_last)
+        match state {
+            NetworkState::Fast(state) => state.received(connection, is_last),
+            NetworkState::Worker(state) => {
+                state.received(&mut connection);
+                abi::ReadStatus::Stop
+            }
+        }
     }
 
-    fn sent(state: &FastConnection, connection: Connection<'_>) {
-        state.sent(&connection);
+    fn sent(state: &NetworkState, connection: Connection<'_>) {
+        match state {
+            NetworkState::Fast(state) => state.sent(&connection),
+            NetworkState::Worker(state) => state.sent(connection),
+        }
     }
 
-    fn congested(state: &FastConnection) {
-        state.congested();
+    fn congested(state: &NetworkState) {
+        if let NetworkState::Fast(state) = state {
+            state.congested();
+        }
     }
 
-    fn connection_panicked(state: &FastConnection) {
-        state.panicked();
+    fn disconnected(state: &NetworkState) {
+        if let NetworkState::Worker(state) = state {
+            state.disconnected();
+        }
+    }
+
+    fn connection_called(state: &NetworkState, _connection: Connection<'_>) {
+        if let NetworkState::Worker(state) = state {
+            state.called();
+        }
+    }
+
+    fn connection_panicked(state: &NetworkState) {
+        match state {
+            NetworkState::Fast(state) => state.panicked(),
+            NetworkState::Worker(state) => state.disconnected(),
+        }
     }
 
     fn panicked(config: Option<&Config>, stream: Option<&Stream>) {

@@ -37,5 +37,6 @@ pub mod service;
 pub mod settings;
 pub mod shared;
 pub mod slot;
+pub mod worker_redis;
 
 weir_envoy_abi::module!(crate::filters::Filters);

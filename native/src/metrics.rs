@@ -13,7 +13,8 @@ use weir_envoy_abi::{ConfigHost, MetricId};
 use weir_registry::Filter;
 use weir_registry::engines::later_metrics;
 
-use crate::engine_host::FastPathCounts;
+use crate::engine_host::CallCounts;
+use crate::fast_path::counts::{BOUNDS, Collected};
 
 /// The counter of panics.
 const PANICS: &str = "weir_native_panics_total";
@@ -22,10 +23,27 @@ const PANICS: &str = "weir_native_panics_total";
 const FAST_PATH_ANSWERED: &str = "weir_native_fast_path_requests_total.outcome.answered";
 const FAST_PATH_PASSED: &str = "weir_native_fast_path_requests_total.outcome.passed";
 
+/// The counter of fast path answers, and its labels.
+const FAST_PATH_ANSWERS: &str = "weir_native_fast_path_answers_total";
+const FAST_PATH_ANSWER_LABELS: [&str; 2] = ["filter", "details"];
+
+/// The latency histogram of fast path answers, without the bound.
+const FAST_PATH_SECONDS: &str = "weir_native_fast_path_seconds_bucket.le.";
+
+/// The counters of Redis calls.
+const CALLS_WORKER: &str = "weir_native_redis_calls_total.thread.worker";
+const CALLS_MODULE: &str = "weir_native_redis_calls_total.thread.module";
+
+/// The counter of access log lines that were dropped.
+const LOG_LINES_DROPPED: &str = "weir_native_fast_path_log_lines_dropped_total";
+
 /// The metrics of one filter's configuration.
 #[derive(Debug, Default)]
 pub struct HostMetrics {
     counters: HashMap<(String, Option<String>), MetricId>,
+    /// The filter's name, a label of fast path answers.
+    filter: &'static str,
+    fast_path_answers: Option<MetricId>,
 }
 
 /// Counts since the last report, by counter name.
@@ -36,18 +54,30 @@ impl HostMetrics {
     pub fn define(host: &ConfigHost<'_>, filter: &Filter, metrics: &Metrics) -> Self {
         let later = later_metrics(filter);
         let mut counters = HashMap::new();
-        let now = metrics.counters().chain([PANICS, FAST_PATH_ANSWERED]);
+        let native = [
+            PANICS,
+            CALLS_WORKER,
+            FAST_PATH_ANSWERED,
+            FAST_PATH_SECONDS,
+            LOG_LINES_DROPPED,
+        ];
+        let now = metrics.counters().chain(native);
         for name in now.chain(later.counters()) {
             let (base, tag) = split(name);
             let label = tag.map(|(label, _)| label);
             let key = (base.to_owned(), label.map(str::to_owned));
             if !counters.contains_key(&key)
-                && let Some(id) = host.define_counter(base, label)
+                && let Some(id) = host.define_counter(base, label.as_slice())
             {
                 counters.insert(key, id);
             }
         }
-        let made = Self { counters };
+        let fast_path_answers = host.define_counter(FAST_PATH_ANSWERS, &FAST_PATH_ANSWER_LABELS);
+        let made = Self {
+            counters,
+            filter: filter.name,
+            fast_path_answers,
+        };
         // Envoy shows a labelled counter only after its first increment, but operators look for it earlier.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
         made.publish(host, &none.collect());
@@ -60,22 +90,38 @@ impl HostMetrics {
             let (base, tag) = split(name);
             let key = (base.to_owned(), tag.map(|(label, _)| label.to_owned()));
             if let Some(id) = self.counters.get(&key) {
-                host.increment(*id, tag.map(|(_, value)| value), *count);
+                let value = tag.map(|(_, value)| value);
+                host.increment(*id, value.as_slice(), *count);
             }
         }
     }
 
     /// Reports the requests at the fast path.
-    pub fn publish_fast_path(&self, host: &ConfigHost<'_>, counts: &FastPathCounts) {
-        for (name, count) in [
-            (FAST_PATH_ANSWERED, &counts.answered),
-            (FAST_PATH_PASSED, &counts.passed),
-        ] {
-            match count.swap(0, Ordering::Relaxed) {
-                0 => {}
-                count => self.publish(host, &vec![(name.to_owned(), count)]),
+    pub fn publish_fast_path(&self, host: &ConfigHost<'_>, collected: &Collected) {
+        let answered = collected.answers.iter().map(|(_, count)| count).sum();
+        let mut counts = vec![
+            (FAST_PATH_ANSWERED.to_owned(), answered),
+            (FAST_PATH_PASSED.to_owned(), collected.passed),
+            (LOG_LINES_DROPPED.to_owned(), collected.log_lines_dropped),
+        ];
+        let within = collected.within.iter().zip(BOUNDS);
+        counts.extend(within.map(|(count, (_, le))| (format!("{FAST_PATH_SECONDS}{le}"), *count)));
+        counts.retain(|(_, count)| *count > 0);
+        self.publish(host, &counts);
+        for (details, count) in &collected.answers {
+            if let Some(id) = self.fast_path_answers {
+                host.increment(id, &[self.filter, details], *count);
             }
         }
+    }
+
+    /// Reports the calls to Redis.
+    pub fn publish_calls(&self, host: &ConfigHost<'_>, calls: &CallCounts) {
+        let counts = [(CALLS_WORKER, &calls.worker), (CALLS_MODULE, &calls.module)];
+        let counts =
+            counts.map(|(name, count)| (name.to_owned(), count.swap(0, Ordering::Relaxed)));
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        self.publish(host, &counts.collect());
     }
 
     /// Reports panics to Envoy.

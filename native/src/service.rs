@@ -13,6 +13,7 @@ use weir_engine::redis::DefiniteFailure;
 use crate::engine_host::EngineHost;
 use crate::filters::guard;
 use crate::redis::{Client, Plan};
+use crate::worker_redis;
 
 /// Interval of metric reports through the main thread.
 const TELL_PERIOD: Duration = Duration::from_secs(1);
@@ -106,6 +107,7 @@ async fn serve(engine_host: Arc<EngineHost>, mut orders: UnboundedReceiver<Order
         if now >= last_tick + Duration::from_millis(engine_host.tick_ms()) {
             last_tick = now;
             guard(&engine_host, EngineHost::tick);
+            worker_redis::check();
             clients.iter().for_each(|client| client.close_idle());
         }
         if now >= told + TELL_PERIOD {

@@ -56,6 +56,10 @@ pub struct RedisSettings {
     /// that the engine detects a dead Redis within the deadline.
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
+    /// The socket of a listener with `weir.worker_redis` and `tcp_proxy`, on which the workers themselves call this Redis:
+    /// `@name` or a path. Without it, the module's thread sends all calls. Only for the kind `single`.
+    #[serde(default)]
+    pub worker_socket: Option<String>,
 }
 
 fn default_connect_timeout_ms() -> u64 {
@@ -198,6 +202,9 @@ impl RedisSettings {
                 let field = format!("addresses[{index}]");
                 return refuse(&field, "must be host:port");
             }
+        }
+        if self.kind == Kind::Cluster && self.worker_socket.is_some() {
+            return refuse("worker_socket", "needs the kind single");
         }
         if self.username.is_some() && self.password.is_none() {
             return refuse("username", "needs a password");

@@ -45,7 +45,7 @@ impl Pair {
     }
 
     /// Two gateways with this configuration of native filters.
-    async fn of(key_prefix: &str, config: fn(&Stack) -> Result<EnvoyConfig>) -> Result<Self> {
+    async fn of(key_prefix: &str, config: impl Fn(&Stack) -> Result<EnvoyConfig>) -> Result<Self> {
         // Other tests of this process make the same choice; the first one wins.
         Host::Native.choose();
         let stack = Stack::builder()
@@ -173,6 +173,25 @@ fn limits(_: &Stack) -> Result<EnvoyConfig> {
         }],
     });
     native(EnvoyConfig::ratelimit(false)?.limiter_config(&config.to_string())?)
+}
+
+/// One request a day and client address, behind `trusted_hops` proxies.
+fn address_limits(use_remote_address: bool, trusted_hops: u32) -> Result<EnvoyConfig> {
+    let config = json!({
+        "rules": [{
+            "name": "daily",
+            "match": { "path": { "prefix": "/limited" } },
+            "key": ["address"],
+            "algorithm": "fixed_window",
+            "limit": { "rate": 1, "per": "1d" },
+        }],
+    });
+    let config = EnvoyConfig::ratelimit(false)?.limiter_config(&config.to_string())?;
+    native(config.edit_http(|manager| {
+        manager["use_remote_address"] = use_remote_address.into();
+        manager["xff_num_trusted_hops"] = trusted_hops.into();
+        Ok(())
+    })?)
 }
 
 /// The configuration of the native module for a shipped file of WebAssembly filters.
@@ -481,6 +500,60 @@ async fn fast_path_answers_limits_like_the_http_filter() -> Result<()> {
         get("/", ""),
     ];
     compare_each(pair, requests.to_vec(), 4).await
+}
+
+/// Each address may send one request, so both gateways refuse the same requests only if they find the same addresses.
+#[tokio::test(flavor = "multi_thread")]
+async fn fast_path_finds_the_client_address_like_envoy() -> Result<()> {
+    for (use_remote_address, trusted_hops) in [(true, 0), (true, 2), (false, 0), (false, 1)] {
+        let config = |_: &Stack| address_limits(use_remote_address, trusted_hops);
+        let pair = Pair::of("fast-address", config).await?;
+        let forwarded = [
+            "",
+            "x-forwarded-for: 192.0.2.1\r\n",
+            "x-forwarded-for: 192.0.2.1, 192.0.2.2\r\n",
+            "x-forwarded-for: 192.0.2.3,192.0.2.2 , 192.0.2.1\r\n",
+            "x-forwarded-for: 192.0.2.4\r\nx-forwarded-for: 192.0.2.5\r\n",
+            "x-forwarded-for: unknown, 192.0.2.6\r\n",
+            "x-forwarded-for: 192.0.2.7, unknown\r\n",
+            "x-forwarded-for: 192.0.2.8:80, 2001:db8::1\r\n",
+            "x-forwarded-for: ,\r\n",
+        ];
+        let requests = forwarded.map(|more| get("/limited", more));
+        let before = pair.with.stat(ANSWERED).await?;
+        // Each request uses up its address' limit, or is refused because another one did.
+        for request in requests.iter().chain(&requests) {
+            let (with, without) =
+                tokio::try_join!(status(&pair.with, request), status(&pair.without, request))?;
+            ensure!(
+                with == without,
+                "{use_remote_address} {trusted_hops} {request}: {with}, without {without}"
+            );
+        }
+        until("the fast path refuses", async || {
+            let count = pair.with.stat(ANSWERED).await;
+            count.is_ok_and(|count| count >= before + requests.len() as u64)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The status of the answer to a request.
+async fn status(gateway: &Envoy, request: &str) -> Result<u16> {
+    let url = gateway.url();
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut bytes = Vec::new();
+    loop {
+        ensure!(stream.read_buf(&mut bytes).await? > 0, "it was closed");
+        match read(&bytes) {
+            Ok(answers) if answers.first().is_some_and(|answer| answer.status > 0) => {
+                return Ok(answers[0].status);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Pseudo-random numbers, the same in every run.

@@ -120,6 +120,12 @@ api! {
     take_read = "envoy_dynamic_module_callback_network_filter_drain_read_buffer" (Raw, usize) -> bool;
     write_connection = "envoy_dynamic_module_callback_network_filter_write" (Raw, Buffer, bool);
     close_connection = "envoy_dynamic_module_callback_network_filter_close" (Raw, u32);
+    inject_read = "envoy_dynamic_module_callback_network_filter_inject_read_data" (Raw, Buffer, bool);
+    take_write = "envoy_dynamic_module_callback_network_filter_drain_write_buffer" (Raw, usize) -> bool;
+    connection_scheduler_new = "envoy_dynamic_module_callback_network_filter_scheduler_new" (Raw) -> Raw;
+    connection_scheduler_commit = "envoy_dynamic_module_callback_network_filter_scheduler_commit" (Raw, u64);
+    connection_scheduler_delete = "envoy_dynamic_module_callback_network_filter_scheduler_delete" (Raw);
+    concurrency = "envoy_dynamic_module_callback_get_concurrency" () -> u32;
     remote_address = "envoy_dynamic_module_callback_network_filter_get_remote_address"
         (Raw, *mut Buffer, *mut u32) -> bool;
     is_tls = "envoy_dynamic_module_callback_network_filter_is_ssl" (Raw) -> bool;

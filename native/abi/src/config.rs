@@ -28,16 +28,10 @@ impl ConfigHost<'_> {
         }
     }
 
-    /// Whether Envoy only validates its configuration (`--mode validate`).
-    pub fn is_validating(&self) -> bool {
-        // SAFETY: the function takes no arguments, and this is the main thread.
-        api().is_some_and(|api| unsafe { (api.is_validating)() })
-    }
-
-    /// Defines a counter with an optional label. Works only while Envoy creates the configuration. Returns `None` if
-    /// Envoy refuses.
-    pub fn define_counter(&self, name: &str, label: Option<&str>) -> Option<MetricId> {
-        let labels = labels(label);
+    /// Defines a counter with these labels. Works only while Envoy creates the configuration. Returns `None` if Envoy
+    /// refuses.
+    pub fn define_counter(&self, name: &str, labels: &[&str]) -> Option<MetricId> {
+        let labels = buffers(labels);
         let mut id = 0;
         let name = Buffer::from_bytes(name.as_bytes());
         // SAFETY: all pointers refer to live memory of the given lengths. Envoy copies the bytes.
@@ -47,9 +41,9 @@ impl ConfigHost<'_> {
         (status == OK).then_some(MetricId(id))
     }
 
-    /// Adds `count` to a counter, under the label value if it has a label. Returns whether Envoy accepted it.
-    pub fn increment(&self, counter: MetricId, label: Option<&str>, count: u64) -> bool {
-        let labels = labels(label);
+    /// Adds `count` to a counter, under one value for each label. Returns whether Envoy accepted it.
+    pub fn increment(&self, counter: MetricId, values: &[&str], count: u64) -> bool {
+        let labels = buffers(values);
         let Some(api) = api() else { return false };
         // SAFETY: as for `define_counter`. Envoy checks the ID and the number of labels.
         let status = unsafe {
@@ -101,9 +95,9 @@ impl ConfigHost<'_> {
     }
 }
 
-fn labels(label: Option<&str>) -> Vec<Buffer> {
-    let label = label.map(|label| Buffer::from_bytes(label.as_bytes()));
-    label.into_iter().collect()
+fn buffers(texts: &[&str]) -> Vec<Buffer> {
+    let buffer = |text: &&str| Buffer::from_bytes(text.as_bytes());
+    texts.iter().map(buffer).collect()
 }
 
 /// Schedules [`Module::scheduled`](crate::Module::scheduled) on the main thread, from any thread. The call is dropped

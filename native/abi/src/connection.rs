@@ -1,16 +1,20 @@
 //! A client connection in a network filter: decrypted bytes before the next filter reads them.
 
+use core::cell::Cell;
 use core::marker::PhantomData;
+use std::rc::Rc;
 
 use crate::api::{Api, Buffer, Raw, api};
 
-/// The ABI's value for closing after a flush and a delay.
+/// The ABI's values for closing at once, and after a flush and a delay.
+const NO_FLUSH: u32 = 1;
 const FLUSH_AND_DELAY: u32 = 2;
 
 /// A connection, during one of its hooks.
 #[derive(Debug)]
 pub struct Connection<'h> {
     raw: Raw,
+    is_alive: Rc<Cell<bool>>,
     hook: PhantomData<&'h ()>,
 }
 
@@ -22,11 +26,36 @@ type Pieces = (
 
 impl Connection<'_> {
     /// # Safety
-    /// `raw` must be the filter that Envoy passed to the running hook, and must outlive `self`.
-    pub(crate) unsafe fn new(raw: Raw) -> Self {
+    /// `raw` must be the filter that Envoy passed to the running hook, and must outlive `self`. `is_alive` must become false
+    /// before Envoy destroys the filter.
+    pub(crate) unsafe fn new(raw: Raw, is_alive: &Rc<Cell<bool>>) -> Self {
         Self {
             raw,
+            is_alive: Rc::clone(is_alive),
             hook: PhantomData,
+        }
+    }
+
+    /// The connection for use outside of its hooks, on its own thread.
+    pub fn handle(&self) -> ConnectionHandle {
+        ConnectionHandle {
+            raw: self.raw,
+            is_alive: Rc::clone(&self.is_alive),
+        }
+    }
+
+    /// A scheduler that calls this connection's thread from any thread. `None` if Envoy returns none.
+    pub fn scheduler(&self) -> Option<ConnectionScheduler> {
+        // SAFETY: the filter is valid during its hook.
+        let raw = unsafe { (api()?.connection_scheduler_new)(self.raw) };
+        (!raw.is_null()).then_some(ConnectionScheduler { raw })
+    }
+
+    /// Drains the first `count` bytes about to be sent, so that the client does not get them.
+    pub fn take_sent(&mut self, count: usize) {
+        if let Some(api) = api() {
+            // SAFETY: the filter is valid during its hook; Envoy checks `count`.
+            unsafe { (api.take_write)(self.raw, count) };
         }
     }
 
@@ -114,5 +143,63 @@ impl Connection<'_> {
     pub fn is_tls(&self) -> bool {
         // SAFETY: the filter is valid during its hook.
         api().is_some_and(|api| unsafe { (api.is_tls)(self.raw) })
+    }
+}
+
+/// A connection for use outside of its hooks. Like all of the connection, it lives on one thread.
+#[derive(Debug)]
+pub struct ConnectionHandle {
+    raw: Raw,
+    is_alive: Rc<Cell<bool>>,
+}
+
+impl ConnectionHandle {
+    /// Passes bytes to the next filter, as if the client had sent them. Returns `false` if the connection is gone.
+    pub fn inject(&self, bytes: &[u8]) -> bool {
+        let Some(api) = api().filter(|_| self.is_alive.get()) else {
+            return false;
+        };
+        // SAFETY: the filter is alive, and this is its thread, because the handle cannot leave it. Envoy copies the bytes.
+        unsafe { (api.inject_read)(self.raw, Buffer::from_bytes(bytes), false) };
+        true
+    }
+
+    /// Closes the connection at once.
+    pub fn close(&self) {
+        if let Some(api) = api().filter(|_| self.is_alive.get()) {
+            // SAFETY: as above.
+            unsafe { (api.close_connection)(self.raw, NO_FLUSH) };
+        }
+    }
+}
+
+/// Schedules [`Module::connection_called`](crate::Module::connection_called) on the connection's thread, from any thread. The
+/// call is dropped if the connection is gone.
+#[derive(Debug)]
+pub struct ConnectionScheduler {
+    raw: Raw,
+}
+
+// SAFETY: Envoy's schedulers are made for use from other threads. `commit` only posts to a locked queue.
+unsafe impl Send for ConnectionScheduler {}
+// SAFETY: as above: `commit` does not modify the scheduler itself.
+unsafe impl Sync for ConnectionScheduler {}
+
+impl ConnectionScheduler {
+    /// Schedules the call.
+    pub fn call(&self) {
+        if let Some(api) = api() {
+            // SAFETY: Envoy created it, and only `drop` deletes it.
+            unsafe { (api.connection_scheduler_commit)(self.raw, 0) }
+        }
+    }
+}
+
+impl Drop for ConnectionScheduler {
+    fn drop(&mut self) {
+        if let Some(api) = api() {
+            // SAFETY: as above, and the pointer is not used again.
+            unsafe { (api.connection_scheduler_delete)(self.raw) }
+        }
     }
 }

@@ -401,16 +401,16 @@ macro_rules! module {
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark(raw: *mut c_void, state: *const c_void) { unsafe { network::congested::<M>(raw, state) } }
             #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_event(raw: *mut c_void, state: *const c_void, event: u32) { unsafe { network::event::<M>(raw, state, event) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_network_filter_scheduled(raw: *mut c_void, state: *const c_void, event: u64) { unsafe { network::called::<M>(raw, state) } }
+            #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_destroy(state: *const c_void) { unsafe { network::filter_destroy::<M>(state) } }
 
             // Envoy requires these hooks; they do nothing.
 
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_new_connection(raw: *mut c_void, state: *const c_void) -> u32 { 0 }
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_network_filter_event(raw: *mut c_void, state: *const c_void, event: u32) {}
-            #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_network_filter_scheduled(raw: *mut c_void, state: *const c_void, event: u64) {}
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_config_scheduled(raw: *mut c_void, config: *const c_void, event: u64) {}
             #[unsafe(no_mangle)]

@@ -27,7 +27,7 @@ pub mod module;
 pub mod network_hooks;
 
 pub use config::{ConfigHost, ConfigScheduler, MetricId};
-pub use connection::Connection;
+pub use connection::{Connection, ConnectionHandle, ConnectionScheduler};
 pub use filter::{Filter, Response, StreamScheduler};
 pub use hooks::EXPORTS;
 pub use module::{BodyStatus, FetchedResponse, HeadersStatus, Level, Module, ReadStatus};
@@ -40,4 +40,17 @@ pub fn log(level: Level, text: &str) {
         // SAFETY: Envoy copies the text; its log is thread-safe.
         unsafe { (api.log)(level as u32, Buffer::from_bytes(text.as_bytes())) }
     }
+}
+
+/// The number of worker threads. Call it on the main thread.
+pub fn worker_count() -> usize {
+    // SAFETY: the function takes no arguments.
+    let count = api().map_or(1, |api| unsafe { (api.concurrency)() });
+    usize::try_from(count).unwrap_or(1)
+}
+
+/// Whether Envoy only validates its configuration (`--mode validate`). Call it on the main thread.
+pub fn is_validating() -> bool {
+    // SAFETY: the function takes no arguments.
+    api().is_some_and(|api| unsafe { (api.is_validating)() })
 }

@@ -133,8 +133,14 @@ pub trait Module: 'static {
         is_last: bool,
     ) -> ReadStatus;
 
-    /// Bytes are about to be sent to the client; they always continue.
+    /// Bytes are about to be sent to the client. Those that are not drained continue.
     fn sent(state: &Self::NetworkState, connection: Connection<'_>);
+
+    /// The connection is closed. May run twice.
+    fn disconnected(state: &Self::NetworkState);
+
+    /// A [`ConnectionScheduler`](crate::ConnectionScheduler) called the connection's thread.
+    fn connection_called(state: &Self::NetworkState, connection: Connection<'_>);
 
     /// The write buffer passed its high watermark.
     fn congested(state: &Self::NetworkState);

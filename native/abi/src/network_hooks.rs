@@ -1,5 +1,6 @@
 //! Hooks that Envoy calls for network filters. The caller's obligations are those of [`crate::hooks`].
 
+use core::cell::Cell;
 use core::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -11,6 +12,16 @@ use crate::module::{Level, Module, ReadStatus};
 
 type Pointer = *const c_void;
 type RawHost = *mut c_void;
+
+/// The ABI's values for a connection that a side has closed.
+const CLOSED: [u32; 2] = [0, 1];
+
+/// Per-connection state behind Envoy's pointer.
+struct ConnectionOf<M: Module> {
+    state: M::NetworkState,
+    /// Whether Envoy still has the filter.
+    is_alive: Rc<Cell<bool>>,
+}
 
 /// Runs a hook. `None` after a panic.
 fn caught<R>(hook: impl FnOnce() -> R) -> Option<R> {
@@ -33,18 +44,18 @@ unsafe fn with_connection<M: Module, R>(
     if state.is_null() {
         return None;
     }
-    let state = state.cast::<M::NetworkState>();
+    let of = state.cast::<ConnectionOf<M>>();
     // SAFETY: `filter_new` created it from an `Rc`, and Envoy still holds its share. All hooks of a connection run on
     // one thread.
-    let state = unsafe {
-        Rc::increment_strong_count(state);
-        Rc::from_raw(state)
+    let of = unsafe {
+        Rc::increment_strong_count(of);
+        Rc::from_raw(of)
     };
     // SAFETY: the caller upholds this function's contract.
-    let connection = unsafe { Connection::new(raw) };
-    let done = caught(|| hook(&state, connection));
+    let connection = unsafe { Connection::new(raw, &of.is_alive) };
+    let done = caught(|| hook(&of.state, connection));
     if done.is_none() {
-        caught(|| M::connection_panicked(&state));
+        caught(|| M::connection_panicked(&of.state));
     }
     done
 }
@@ -93,11 +104,13 @@ pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
     };
+    let is_alive = Rc::new(Cell::new(true));
     // SAFETY: `raw` is the filter of the running hook, which outlives the value.
-    let connection = unsafe { Connection::new(raw) };
+    let connection = unsafe { Connection::new(raw, &is_alive) };
     let made = caught(|| M::connected(&config, connection));
     made.map_or(core::ptr::null(), |state| {
-        Rc::into_raw(Rc::new(state)).cast()
+        let of: ConnectionOf<M> = ConnectionOf { state, is_alive };
+        Rc::into_raw(Rc::new(of)).cast()
     })
 }
 
@@ -133,6 +146,26 @@ pub unsafe fn congested<M: Module>(raw: RawHost, state: Pointer) {
     unsafe { with_connection::<M, _>(raw, state, |state, _| M::congested(state)) };
 }
 
+/// `envoy_dynamic_module_on_network_filter_event`.
+///
+/// # Safety
+/// See [the module](self).
+pub unsafe fn event<M: Module>(raw: RawHost, state: Pointer, event: u32) {
+    if CLOSED.contains(&event) {
+        // SAFETY: the caller upholds this function's contract.
+        unsafe { with_connection::<M, _>(raw, state, |state, _| M::disconnected(state)) };
+    }
+}
+
+/// `envoy_dynamic_module_on_network_filter_scheduled`.
+///
+/// # Safety
+/// See [the module](self).
+pub unsafe fn called<M: Module>(raw: RawHost, state: Pointer) {
+    // SAFETY: the caller upholds this function's contract.
+    unsafe { with_connection::<M, _>(raw, state, M::connection_called) };
+}
+
 /// `envoy_dynamic_module_on_network_filter_destroy`.
 ///
 /// # Safety
@@ -140,7 +173,11 @@ pub unsafe fn congested<M: Module>(raw: RawHost, state: Pointer) {
 pub unsafe fn filter_destroy<M: Module>(state: Pointer) {
     if !state.is_null() {
         // SAFETY: `filter_new` created it, and Envoy returns it exactly once.
-        let state = unsafe { Rc::from_raw(state.cast::<M::NetworkState>()) };
-        caught(|| drop(state));
+        let of = unsafe { Rc::from_raw(state.cast::<ConnectionOf<M>>()) };
+        of.is_alive.set(false);
+        caught(|| {
+            M::disconnected(&of.state);
+            drop(of);
+        });
     }
 }

@@ -10,7 +10,11 @@
 //! | [`head`] | parses canonical requests |
 //! | [`exchange`] | finds the end of a response of the connection manager |
 //! | [`answer`] | writes an answer as Envoy does |
+//! | [`address`] | the client's address |
+//! | [`counts`] | counters and the latency histogram |
+//! | [`access_log`] | the access log |
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -26,10 +30,15 @@ use crate::engine_host::EngineHost;
 use crate::filters::{guard, worker_index};
 use crate::shared::now_ms;
 
+pub mod access_log;
+pub mod address;
 pub mod answer;
+pub mod counts;
 pub mod exchange;
 pub mod head;
 
+use access_log::{AccessLog, AccessLogSettings, LoggedRequest};
+use address::AddressRules;
 use exchange::{Exchange, Progress};
 use head::{Head, Received};
 
@@ -38,6 +47,9 @@ pub const NAME: &str = "weir.fast_path";
 
 /// The longest time without a request to the HTTP stack, whose timers and drain need regular requests.
 const HTTP_PERIOD: Duration = Duration::from_secs(30);
+
+/// The header with the addresses of proxies and client.
+const FORWARDED: &str = "x-forwarded-for";
 
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
@@ -64,6 +76,23 @@ pub struct Settings {
     /// The same as in the connection manager.
     #[serde(default = "default_server_name")]
     server_name: String,
+    /// The same as in the connection manager.
+    #[serde(default)]
+    xff_num_trusted_hops: u32,
+    /// The same as in the connection manager.
+    #[serde(default)]
+    skip_xff_append: bool,
+    /// The access log. Default: none.
+    access_log: Option<AccessLogSettings>,
+}
+
+impl Settings {
+    fn address_rules(&self) -> AddressRules {
+        AddressRules {
+            use_remote_address: self.use_remote_address,
+            trusted_hops: self.xff_num_trusted_hops,
+        }
+    }
 }
 
 fn yes() -> bool {
@@ -83,6 +112,7 @@ fn default_server_name() -> String {
 pub struct FastPath {
     settings: Settings,
     filters: Arc<AskedFilters>,
+    access_log: Option<AccessLog>,
     /// Whether a missing filter was logged.
     has_logged_missing: AtomicBool,
 }
@@ -90,12 +120,7 @@ pub struct FastPath {
 impl FastPath {
     /// # Errors
     /// Names the field that is wrong.
-    pub fn new(name: &[u8], json: &[u8]) -> Result<Self, FieldError> {
-        if name != NAME.as_bytes() {
-            let name = String::from_utf8_lossy(name);
-            let problem = format!("there is no network filter {name}; there is {NAME}");
-            return Err(FieldError::new("filter_name", problem));
-        }
+    pub fn new(json: &[u8]) -> Result<Self, FieldError> {
         let mut settings: Settings = parse(json)?;
         if settings.ask.is_empty() {
             return Err(FieldError::new(
@@ -109,11 +134,14 @@ impl FastPath {
         for name in &mut settings.pass_headers {
             name.make_ascii_lowercase();
         }
+        let access_log = settings.access_log.as_ref().map(AccessLog::open);
+        let access_log = access_log.transpose()?.flatten();
         let filters = Arc::new(AskedFilters::new(&settings.ask));
         *newest() = Arc::downgrade(&filters);
         Ok(Self {
             settings,
             filters,
+            access_log,
             has_logged_missing: AtomicBool::new(false),
         })
     }
@@ -298,10 +326,9 @@ impl FastConnection {
             Received::Plain(head) => {
                 // The HTTP stack decides how far it reads a pipeline.
                 let is_alone = head.length == bytes.len();
-                if is_alone && let Some(answer) = self.answer(&head) {
+                if is_alone && let Some(bytes) = self.answer(&head) {
                     self.answered.set(self.answered.get().saturating_add(1));
-                    let server = &self.config.settings.server_name;
-                    return Step::Answered(head.length, answer::bytes(&answer, server, now_ms()));
+                    return Step::Answered(head.length, bytes);
                 }
                 (head.length, false)
             }
@@ -309,10 +336,7 @@ impl FastConnection {
         self.answered.set(0);
         self.http_at.set(Instant::now());
         if let Some(host) = self.hosts.first() {
-            host.common()
-                .fast_path
-                .passed
-                .fetch_add(1, Ordering::Relaxed);
+            host.common().fast_path.passed();
         }
         Step::GoOn(match bytes.len() == length {
             true => Reader::Http(Exchange::new(is_head)),
@@ -321,31 +345,41 @@ impl FastConnection {
     }
 
     /// Whether the next answerable request goes to the HTTP stack as a sample.
-    fn is_sample(&self) -> bool {
+    fn is_sample(&self, now: Instant) -> bool {
         self.answered.get().saturating_add(1) >= self.config.settings.sample_of
-            || self.http_at.get().elapsed() >= HTTP_PERIOD
+            || now.duration_since(self.http_at.get()) >= HTTP_PERIOD
     }
 
-    fn answer(&self, head: &Head<'_>) -> Option<Arc<Answer>> {
+    /// The bytes of the answer to a request, if an engine decides it.
+    fn answer(&self, head: &Head<'_>) -> Option<Vec<u8>> {
+        let arrived = Instant::now();
         let settings = &self.config.settings;
         let passes = |(name, _): &(String, &[u8])| settings.pass_headers.contains(name);
-        if self.is_sample() || head.headers.iter().any(passes) {
+        if self.is_sample(arrived) || head.headers.iter().any(passes) {
             return None;
         }
         let request = self.request(head);
+        let (host, answer) = self.decide(&request)?;
+        let bytes = answer::bytes(&answer, &settings.server_name, request.now_ms);
+        let counts = &host.common().fast_path;
+        if let Some(log) = &self.config.access_log
+            && !log.answered(&logged(head, &request), &answer)
+        {
+            counts.log_line_dropped();
+        }
+        counts.answered(&answer, arrived.elapsed());
+        Some(bytes)
+    }
+
+    /// The first decision of an engine, and that engine.
+    fn decide(&self, request: &FastRequest<'_>) -> Option<(&EngineHost, Arc<Answer>)> {
         for host in &self.hosts {
             let mut decided = EarlyDecision::Undecided;
             guard(host, |host| {
-                decided = host.decide_early(&request, settings.trusts_user_header);
+                decided = host.decide_early(request, self.config.settings.trusts_user_header);
             });
             match decided {
-                EarlyDecision::Answer(answer) => {
-                    host.common()
-                        .fast_path
-                        .answered
-                        .fetch_add(1, Ordering::Relaxed);
-                    return Some(answer);
-                }
+                EarlyDecision::Answer(answer) => return Some((host, answer)),
                 EarlyDecision::NotConcerned => {}
                 EarlyDecision::Undecided => return None,
             }
@@ -354,34 +388,36 @@ impl FastConnection {
     }
 
     /// The request as the HTTP filter would receive it.
-    fn request(&self, head: &Head<'_>) -> FastRequest {
-        const FORWARDED: &str = "x-forwarded-for";
+    fn request(&self, head: &Head<'_>) -> FastRequest<'_> {
+        let settings = &self.config.settings;
+        let rules = settings.address_rules();
+        let appends = settings.use_remote_address && !settings.skip_xff_append;
+        let is_forwarded = |(name, _): &&(String, &[u8])| name == FORWARDED;
+        let received = head.headers.iter().filter(is_forwarded);
+        let received: Vec<&[u8]> = received.map(|(_, value)| *value).collect();
+        let joined = (!received.is_empty()).then(|| received.join(&b","[..]));
         let scheme: &[u8] = if self.is_tls { b"https" } else { b"http" };
-        let ip = self.address.rsplit_once(':').map_or("", |(ip, _)| ip);
-        let ip = ip.trim_start_matches('[').trim_end_matches(']');
-        let is_forwarded =
-            |name: &str| self.config.settings.use_remote_address && name == FORWARDED;
-        let others = head.headers.iter();
-        let others = others.map(|(name, value)| (name.as_str(), *value));
-        let (forwarded, others): (Vec<_>, Vec<_>) =
-            others.partition(|(name, _)| is_forwarded(name));
-        // Appends the address as the connection manager does.
-        let forwarded = forwarded.into_iter().map(|(_, value)| value);
-        let forwarded = forwarded.chain([ip.as_bytes()]).collect::<Vec<_>>();
-        let forwarded = forwarded.join(&b","[..]);
         let mut headers: Vec<(&str, &[u8])> = vec![
             (":authority", head.host),
             (":path", head.path.as_bytes()),
             (":method", head.method.as_bytes()),
             (":scheme", scheme),
         ];
-        headers.extend(others);
-        if self.config.settings.use_remote_address {
-            headers.push((FORWARDED, &forwarded));
+        let others = head.headers.iter();
+        let others = others.filter(|header| !appends || !is_forwarded(header));
+        headers.extend(others.map(|(name, value)| (name.as_str(), *value)));
+        let mut appended = joined.clone().unwrap_or_default();
+        if appends {
+            // As the connection manager does.
+            if joined.is_some() {
+                appended.push(b',');
+            }
+            appended.extend(ip(&self.address).bytes());
+            headers.push((FORWARDED, &appended));
         }
         FastRequest {
             headers: Headers::new(&headers),
-            address: self.address.clone(),
+            address: rules.client(&self.address, joined.as_deref()),
             now_ms: now_ms(),
         }
     }
@@ -419,23 +455,42 @@ impl FastConnection {
 }
 
 /// A request that has not reached the HTTP stack.
-struct FastRequest {
+struct FastRequest<'a> {
     headers: Headers,
-    address: String,
+    address: Cow<'a, str>,
     now_ms: u64,
 }
 
-impl Request for FastRequest {
+/// The address of `address:port`, without brackets.
+fn ip(address: &str) -> &str {
+    let ip = address.rsplit_once(':').map_or("", |(ip, _)| ip);
+    ip.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The request for the access log.
+fn logged<'a>(head: &'a Head<'_>, request: &'a FastRequest<'_>) -> LoggedRequest<'a> {
+    let mut headers = head.headers.iter();
+    let traceparent = headers.find(|(name, _)| name == "traceparent");
+    LoggedRequest {
+        method: head.method,
+        path: head.path,
+        address: ip(&request.address),
+        traceparent: traceparent.map(|(_, value)| *value),
+        now_ms: request.now_ms,
+    }
+}
+
+impl Request for FastRequest<'_> {
     fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    fn header(&self, name: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.headers.get(name)
     }
 
     fn peer_address(&self) -> Vec<u8> {
-        self.address.clone().into_bytes()
+        self.address.as_bytes().to_vec()
     }
 
     fn now_ms(&self) -> u64 {

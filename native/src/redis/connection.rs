@@ -137,7 +137,7 @@ fn late(address: &str) -> DefiniteFailure {
 
 /// Whether a connection may be reused after `reply`. An error about the server's state, except an unknown script, may
 /// mean that a failover replaced this server.
-pub(super) fn is_good(reply: &Reply) -> bool {
+pub(crate) fn is_good(reply: &Reply) -> bool {
     let Ok(replies) = reply else { return false };
     replies.strip_prefix(b"-").is_none_or(is_noscript)
 }

@@ -18,9 +18,11 @@ use weir_base::FieldError;
 use weir_base::resp::{Direction, Framer, encode_command};
 use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure};
 
-use crate::settings::{self, Kind, RedisSettings};
+use crate::settings::{self, Kind, RedisSettings, Secret};
 use cluster::Cluster;
 use server::Server;
+
+pub(crate) use connection::is_good;
 
 /// Connection settings.
 #[derive(Clone)]
@@ -112,7 +114,10 @@ impl Client {
 }
 
 /// Counts the commands.
-fn count(commands: &[u8]) -> Result<usize, Failure> {
+///
+/// # Errors
+/// The bytes do not end with a command's end.
+pub(crate) fn count(commands: &[u8]) -> Result<usize, Failure> {
     let mut framer = Framer::new(Direction::Commands);
     let progress = framer.advance(commands, usize::MAX);
     match progress {
@@ -121,21 +126,34 @@ fn count(commands: &[u8]) -> Result<usize, Failure> {
     }
 }
 
+/// The command that logs in, if there is a password. `path` is that of the password.
+///
+/// # Errors
+/// The password is missing or empty.
+pub(crate) fn login(
+    path: &str,
+    username: Option<&str>,
+    password: Option<&Secret>,
+) -> Result<Option<Arc<[u8]>>, FieldError> {
+    let password = password.map(|secret| secret.read(path)).transpose()?;
+    Ok(password.map(|password| {
+        let mut command = Vec::new();
+        match username {
+            Some(user) => encode_command(&mut command, [b"AUTH", user.as_bytes(), &password]),
+            None => encode_command(&mut command, [b"AUTH".as_slice(), &password]),
+        }
+        command.into()
+    }))
+}
+
 impl Dial {
     fn new(path: &str, settings: &RedisSettings) -> Result<Self, FieldError> {
         let field = |name: &str| format!("{path}.{name}");
-        let password = settings.password.as_ref();
-        let password = password.map(|secret| secret.read(&field("password")));
-        let login = password.transpose()?.map(|password| {
-            let mut command = Vec::new();
-            match &settings.username {
-                Some(user) => {
-                    encode_command(&mut command, [b"AUTH", user.as_bytes(), &password]);
-                }
-                None => encode_command(&mut command, [b"AUTH".as_slice(), &password]),
-            }
-            command.into()
-        });
+        let login = login(
+            &field("password"),
+            settings.username.as_deref(),
+            settings.password.as_ref(),
+        )?;
         let tls = settings.tls.as_ref();
         Ok(Self {
             tls: tls

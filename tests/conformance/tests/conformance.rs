@@ -137,6 +137,11 @@ fn native_module_in_envoy_passes_the_vectors() {
 }
 
 #[test]
+fn fast_path_passes_the_vectors_in_each_delivery() {
+    passes("fast-path");
+}
+
+#[test]
 fn signatures_of_one_host_verify_on_another() {
     let runtime = Runtime::new().unwrap();
     let is_there = |name: &&&str| match **name {

@@ -12,7 +12,7 @@ mod limits;
 mod local;
 mod native;
 
-pub use native::native_filter;
+pub use native::{native_filter, worker_socket};
 
 use super::tree::{self, at, fields, list, set};
 use crate::native::Host;
@@ -27,6 +27,9 @@ use weir_registry::Filter;
 // The shipped files, from the root of the workspace.
 const ALL: &str = "envoy/all.yaml";
 const NATIVE: &str = "envoy/native.yaml";
+
+/// The cluster of Redis in that file.
+const NATIVE_REDIS: &str = "weir_redis";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const JWT: &str = "envoy/snippets/jwt.yaml";
 const CORS: &str = "envoy/snippets/cors.yaml";
@@ -106,17 +109,24 @@ impl EnvoyConfig {
     pub fn native(library: &Path, redis_port: u16) -> Result<Self> {
         let mut config = Self::read(NATIVE)?.host(Host::Wasm);
         native::set_library(&mut config.tree, library);
+        native::set_worker_socket(&mut config.tree);
         native::set_redis(config.filter(GATE)?, redis_port)?;
-        Ok(config)
+        let redis = SocketAddr::from(([127, 0, 0, 1], redis_port));
+        config.edit_cluster(NATIVE_REDIS, |cluster| {
+            tree::set_endpoint(cluster, 0, redis)
+        })
     }
 
-    /// Removes the network filter before the connection manager.
-    pub fn without_fast_path(mut self) -> Result<Self> {
-        let listeners = list(&mut self.tree, LISTENERS)?;
-        let gateway = tree::position(listeners, "gateway")?;
-        let filters = list(&mut listeners[gateway], "/filter_chains/0/filters")?;
-        filters.retain(|filter| filter["name"] != "weir.fast_path");
-        Ok(self)
+    /// The same configuration on its host, without the fast path before any connection manager.
+    pub fn without_fast_path(self) -> Result<Self> {
+        let mut config = Self::parse(&self.render()?)?.host(Host::Wasm);
+        for listener in list(&mut config.tree, LISTENERS)? {
+            for chain in list(listener, "/filter_chains")? {
+                let filters = list(chain, "/filters")?;
+                filters.retain(|filter| filter["name"] != native::FAST_PATH);
+            }
+        }
+        Ok(config)
     }
 
     /// `envoy/shortlink.yaml` in the same way as the shipped file.
@@ -207,11 +217,11 @@ impl EnvoyConfig {
         self.gateway_port = port;
         let listeners = list(&mut self.tree, LISTENERS)?;
         let gateway = tree::position(listeners, "gateway")?;
-        set(
-            &mut listeners[gateway],
-            "/address/socket_address/port_value",
-            port,
-        )?;
+        let before = at(&mut listeners[gateway], native::PORT)?;
+        let before = std::mem::replace(before, port.into());
+        if let Some(before) = before.as_u64() {
+            native::rename_worker_sockets(&mut self.tree, before, port);
+        }
         Ok(self)
     }
 

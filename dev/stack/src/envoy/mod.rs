@@ -5,7 +5,7 @@ mod tree;
 
 pub use config::{
     EVENTS, EnvoyConfig, FITMENT, GATE, HOLD_HEADER, LIMITER, LINKS, ROOM, SHIPPED_ADMIN_PORT,
-    SHIPPED_GATEWAY_PORT, native_filter,
+    SHIPPED_GATEWAY_PORT, native_filter, worker_socket,
 };
 pub use tree::{set, socket_address};
 

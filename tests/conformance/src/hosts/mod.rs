@@ -9,7 +9,6 @@ mod wire;
 
 use anyhow::{Result, ensure};
 use tokio::runtime::Runtime;
-use weir_stack::native::Host as Filters;
 use weir_stack::tools::Options;
 
 use crate::host::Host;
@@ -17,11 +16,12 @@ use crate::text::escape;
 use crate::vector::Headers;
 
 /// The names of all hosts, in table order.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 8] = [
     engine::NAME,
     host_test::NAME,
     envoy::WASM,
     envoy::NATIVE,
+    envoy::FAST_PATH,
     wasi::NAME,
     served::FASTLY,
     served::CLOUDFLARE,
@@ -46,8 +46,7 @@ pub fn start(name: &str, runtime: &Runtime, tools: &Options) -> Result<Box<dyn H
         wasi::NAME => Box::new(wasi::Wasi::start()?),
         served::FASTLY => Box::new(served::EdgeServer::start(served::FASTLY)?),
         served::CLOUDFLARE => Box::new(served::EdgeServer::start(served::CLOUDFLARE)?),
-        envoy::NATIVE => Box::new(envoy::InEnvoy::new(tools, Filters::Native)?),
-        _ => Box::new(envoy::InEnvoy::new(tools, Filters::Wasm)?),
+        name => Box::new(envoy::InEnvoy::new(tools, name)?),
     })
 }
 

@@ -1,7 +1,8 @@
 //! Converts a shipped file from WebAssembly filters to the native module.
 //!
-//! The Redis settings of the bridge's listener and clusters become the object `native` of each filter that uses them;
-//! listener and clusters are removed. All else stays, so the same tests run on both hosts.
+//! The Redis settings of the bridge's listener and clusters become the object `native` of each filter that uses them. The
+//! bridge becomes `weir.worker_redis`, or is removed with its clusters if it serves a Redis Cluster. All else stays, so the
+//! same tests run on both hosts.
 
 #![expect(
     clippy::indexing_slicing,
@@ -13,13 +14,22 @@ use super::{CLUSTERS, LISTENERS, SETTINGS, TRUSTED_CA};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weir_registry::{Filter, RedisUse};
 
 const WASM_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const NATIVE_FILTER: &str =
     "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 const NATIVE_NETWORK_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.network.dynamic_modules.v3.DynamicModuleNetworkFilter";
-const FAST_PATH: &str = "weir.fast_path";
+pub(super) const FAST_PATH: &str = "weir.fast_path";
+const WORKER_REDIS: &str = "weir.worker_redis";
+
+/// The pointer to a listener's port.
+pub(super) const PORT: &str = "/address/socket_address/port_value";
+
+/// The worker socket in `envoy/native.yaml`.
+const SHIPPED_SOCKET: &str = "@weir-redis";
+
 const TEXT: &str = "type.googleapis.com/google.protobuf.StringValue";
 const REDIS_PROXY: &str = "envoy.filters.network.redis_proxy";
 const INTERNAL_LISTENERS: &str = "envoy.bootstrap.internal_listener";
@@ -42,7 +52,7 @@ const CONNECT_PATIENT_MS: u64 = 10_000;
 
 /// Converts a complete Envoy configuration.
 pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
-    let redis = take_bridges(root)?;
+    let redis = take_bridges(root, library)?;
     let metrics = json!({ "name": "weir", "static_layer": { METRICS_WITHOUT_PREFIX: true } });
     match root["layered_runtime"]["layers"].as_array_mut() {
         // Later layers override, so values that the admin interface sets must stay last.
@@ -83,15 +93,18 @@ const FAST: [(&str, &str); 4] = [
 fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
     let filters = list(chain, "/filters")?;
     let is_there = filters.iter().any(|filter| filter["name"] == FAST_PATH);
-    // The fast path knows only the connection's address.
-    let is_direct = |manager: &Value| {
-        manager["use_remote_address"] == true && manager["xff_num_trusted_hops"].is_null()
-    };
     let mut managers = filters.iter_mut().filter_map(|filter| {
-        let manager = filter.get_mut("typed_config").filter(|it| is_direct(it))?;
-        manager.get_mut("http_filters")?.as_array_mut()
+        let manager = filter.get_mut("typed_config")?.as_object_mut()?;
+        manager.contains_key("http_filters").then_some(manager)
     });
-    let Some([filter, _router]) = managers.next().map(Vec::as_mut_slice) else {
+    let Some(manager) = managers.next() else {
+        return Ok(());
+    };
+    let mut settings = address_settings(manager);
+    let http_filters = manager
+        .get_mut("http_filters")
+        .and_then(Value::as_array_mut);
+    let Some([filter, _router]) = http_filters.map(Vec::as_mut_slice) else {
         return Ok(());
     };
     let named = FAST
@@ -112,22 +125,38 @@ fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
     .ok();
     // Keeps an invalid configuration unchanged, so that Envoy refuses it.
     if is_object {
-        let settings = format!(r#"{{ "ask": ["{name}"], "trusts_user_header": true }}"#);
-        filters.insert(0, fast_path(&settings, library));
+        settings["ask"] = json!([name]);
+        settings["trusts_user_header"] = true.into();
+        filters.insert(0, network_filter(FAST_PATH, &settings.to_string(), library));
     }
     Ok(())
 }
 
-fn fast_path(settings: &str, library: &Path) -> Value {
+/// The connection manager's settings that the fast path must share.
+fn address_settings(manager: &Map<String, Value>) -> Value {
+    let mut settings = json!({ "use_remote_address": false });
+    for name in [
+        "use_remote_address",
+        "skip_xff_append",
+        "xff_num_trusted_hops",
+    ] {
+        if let Some(value) = manager.get(name) {
+            settings[name] = value.clone();
+        }
+    }
+    settings
+}
+
+fn network_filter(name: &str, settings: &str, library: &Path) -> Value {
     json!({
-        "name": FAST_PATH,
+        "name": name,
         "typed_config": {
             "@type": NATIVE_NETWORK_FILTER,
             "dynamic_module_config": {
                 "module": { "local": { "filename": library } },
                 "do_not_close": true,
             },
-            "filter_name": FAST_PATH,
+            "filter_name": name,
             "filter_config": { "@type": TEXT, "value": settings },
         },
     })
@@ -165,18 +194,19 @@ fn typed_config(name: &str, settings: &str, library: &Path) -> Value {
     })
 }
 
-/// The native filter `name` with these settings, as listed in a listener. `address` has the settings of each Redis that
-/// they name. The connect timeout is long, for busy machines.
+/// The native filter `name` with these settings, as listed in a listener. `address` has the address and the worker socket of
+/// each Redis that they name. The connect timeout is long, for busy machines.
 pub fn native_filter(
     name: &str,
     settings: &Value,
-    address: impl Fn(&str) -> String,
+    address: impl Fn(&str) -> (String, Option<String>),
     library: &Path,
 ) -> Value {
     let mut settings = settings.clone();
     let redis = |redis: String| {
+        let (address, worker_socket) = address(&redis);
         json!({
-            "name": redis, "addresses": [address(&redis)], "connect_timeout_ms": CONNECT_PATIENT_MS,
+            "name": redis, "addresses": [address], "connect_timeout_ms": CONNECT_PATIENT_MS, "worker_socket": worker_socket,
         })
     };
     let asked: Vec<Value> = redis_names(name, &settings)
@@ -208,10 +238,12 @@ fn redis_names(filter: &str, settings: &Value) -> Vec<String> {
     names
 }
 
-/// Removes all bridges. Returns the Redis settings of each one's cluster, by its name.
-fn take_bridges(root: &mut Value) -> Result<Map<String, Value>> {
+/// Replaces all bridges. Returns the Redis settings of each one's cluster, by its name.
+fn take_bridges(root: &mut Value, library: &Path) -> Result<Map<String, Value>> {
     let mut redis = Map::new();
     let listeners = list(root, LISTENERS)?;
+    let ports = listeners.iter().filter_map(|it| it.pointer(PORT)?.as_u64());
+    let port = ports.min().unwrap_or_default();
     let is_bridge = |listener: &Value| !listener["internal_listener"].is_null();
     let bridges: Vec<Value> = listeners.iter().filter(|l| is_bridge(l)).cloned().collect();
     listeners.retain(|listener| !is_bridge(listener));
@@ -225,18 +257,87 @@ fn take_bridges(root: &mut Value) -> Result<Map<String, Value>> {
             .filter_map(|cluster| cluster["name"].as_str().map(str::to_owned))
             .collect();
         let upstream = clusters[tree::position(clusters, &upstream)?].clone();
+        let is_cluster = bridge.to_string().contains(REDIS_PROXY);
+        let socket = worker_socket(listener, port);
         for name in &names {
-            redis.insert(name.clone(), redis_of(name, &bridge, &upstream)?);
+            let mut of = redis_of(name, &bridge, &upstream)?;
+            if !is_cluster {
+                of["worker_socket"] = socket.clone().into();
+            }
+            redis.insert(name.clone(), of);
         }
         clusters.retain(|cluster| {
             let name = &cluster["name"];
-            names.iter().all(|gone| name != gone) && *name != upstream["name"]
+            let is_unused = is_cluster && *name == upstream["name"];
+            names.iter().all(|gone| name != gone) && !is_unused
         });
+        if !is_cluster {
+            let password = redis.values().find_map(|of| of.get("password")).cloned();
+            let listener = worker_listener(bridge.clone(), &socket, password, library)?;
+            list(root, LISTENERS)?.push(listener);
+        }
     }
     if let Some(Value::Array(extensions)) = root.get_mut("bootstrap_extensions") {
         extensions.retain(|extension| extension["name"] != INTERNAL_LISTENERS);
     }
     Ok(redis)
+}
+
+/// The socket of `weir.worker_redis` that replaces the bridge `listener`, in the Envoy with this gateway port.
+pub fn worker_socket(listener: &str, gateway_port: u64) -> String {
+    format!("@weir-{listener}-{gateway_port}")
+}
+
+/// A bridge's listener with `weir.worker_redis` in its place.
+fn worker_listener(
+    mut bridge: Value,
+    socket: &str,
+    password: Option<Value>,
+    library: &Path,
+) -> Result<Value> {
+    let listener = bridge.as_object_mut().context("a bridge is no object")?;
+    listener.remove("internal_listener");
+    listener.insert("address".into(), json!({ "pipe": { "path": socket } }));
+    listener.insert(
+        "connection_balance_config".into(),
+        json!({ "exact_balance": {} }),
+    );
+    let mut settings = json!({ "socket": socket });
+    if let Some(password) = password {
+        settings["password"] = password;
+    }
+    let filter = network_filter(WORKER_REDIS, &settings.to_string(), library);
+    *at(&mut bridge, "/filter_chains/0/filters/0")? = filter;
+    Ok(bridge)
+}
+
+/// Renames the worker sockets of a converted configuration for another gateway port.
+pub(super) fn rename_worker_sockets(root: &mut Value, before: u64, after: u16) {
+    let suffix = format!("-{before}");
+    tree::visit(root, &mut |value| {
+        let Some(text) = value.as_str().filter(|text| text.contains("@weir-")) else {
+            return;
+        };
+        let renamed = text
+            .split('"')
+            .map(|part| match part.strip_suffix(&suffix) {
+                Some(name) if part.starts_with("@weir-") => format!("{name}-{after}"),
+                _ => part.to_owned(),
+            });
+        *value = renamed.collect::<Vec<_>>().join("\"").into();
+    });
+}
+
+/// Gives the worker socket of `envoy/native.yaml` a name of its own, because it is one namespace for the whole machine.
+pub(super) fn set_worker_socket(root: &mut Value) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("@weir-redis-{}-{number}", std::process::id());
+    tree::visit(root, &mut |value| {
+        if let Some(text) = value.as_str().filter(|text| text.contains(SHIPPED_SOCKET)) {
+            *value = text.replace(SHIPPED_SOCKET, &name).into();
+        }
+    });
 }
 
 fn internal_address(listener: &str) -> String {
@@ -406,7 +507,7 @@ mod tests {
     fn filter_alone_on_its_listener_gets_the_fast_path() {
         for (filter, name) in FAST {
             let text = native(EnvoyConfig::alone(filter)).to_string();
-            let settings = format!(r#"{{ \"ask\": [\"{name}\"], \"trusts_user_header\": true }}"#);
+            let settings = format!(r#"\"ask\":[\"{name}\"],\"trusts_user_header\":true"#);
             assert!(text.contains(&settings), "{filter}: {text}");
         }
     }

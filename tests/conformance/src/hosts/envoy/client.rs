@@ -5,6 +5,7 @@
     reason = "a wrong index is a mistake of the tests, and must stop them"
 )]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -30,22 +31,84 @@ pub(super) struct Response {
     pub(super) body: Vec<u8>,
 }
 
-/// Sends a request to the listener at `socket`, which reads the client's address from the PROXY protocol.
-pub(super) fn send(socket: &Path, request: &Request) -> Result<Response> {
-    let mut stream = connect(socket)?;
-    stream.write_all(&encode(request)?)?;
-    read(&mut stream, request.method == "HEAD")
+/// How a request's bytes reach Envoy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// In one piece.
+    Whole,
+    /// In pieces that end at random bytes.
+    Split,
+    /// In one piece with the start of another request.
+    Pipelined,
 }
 
-/// Sends a request without a host to the listener at `socket`. Envoy refuses it before any filter sees its headers, but creates
-/// each filter's stream. An engine polls Redis from its first stream on.
+/// The most pieces of a split request, and the time between two of them.
+const PIECES_MAX: usize = 4;
+const BETWEEN_PIECES: Duration = Duration::from_millis(2);
+
+/// A request without a host: Envoy refuses it before any filter sees its headers.
+const WITHOUT_HOST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+const REFUSED: &[u8] = b"HTTP/1.1 400";
+
+/// Sends a request to the listener at `socket`, which reads the client's address from the PROXY protocol.
+pub(super) fn send(socket: &Path, request: &Request, delivery: Delivery) -> Result<Response> {
+    let mut stream = connect(socket)?;
+    let mut bytes = encode(request)?;
+    match delivery {
+        Delivery::Whole => stream.write_all(&bytes)?,
+        Delivery::Split => write_in_pieces(&mut stream, &bytes)?,
+        Delivery::Pipelined => {
+            bytes.extend_from_slice(WITHOUT_HOST);
+            stream.write_all(&bytes)?;
+        }
+    }
+    let (response, mut rest) = read(&mut stream, request.method == "HEAD")?;
+    let closes = |(name, value): &(String, String)| name == "connection" && value == "close";
+    if delivery == Delivery::Pipelined && !response.headers.iter().any(closes) {
+        while rest.len() < REFUSED.len() {
+            more(&mut stream, &mut rest)?;
+        }
+        ensure!(
+            rest.starts_with(REFUSED),
+            "the pipelined request is answered {}",
+            escape(&rest)
+        );
+    } else {
+        ensure!(rest.is_empty(), "more than the body: {}", escape(&rest));
+    }
+    Ok(response)
+}
+
+/// Writes pieces that end at random bytes, which are the same in every run.
+fn write_in_pieces(stream: &mut UnixStream, bytes: &[u8]) -> Result<()> {
+    let mut chance = DefaultHasher::new();
+    bytes.hash(&mut chance);
+    let mut ends: Vec<usize> = (1..PIECES_MAX)
+        .map(|piece| {
+            piece.hash(&mut chance);
+            (chance.finish() % bytes.len() as u64) as usize
+        })
+        .collect();
+    ends.sort_unstable();
+    ends.push(bytes.len());
+    let mut start = 0;
+    for end in ends {
+        stream.write_all(&bytes[start..end])?;
+        std::thread::sleep(BETWEEN_PIECES);
+        start = end;
+    }
+    Ok(())
+}
+
+/// Sends a request without a host to the listener at `socket`. Envoy refuses it, but creates each filter's stream. An engine polls Redis from its first stream on.
 pub(super) fn send_without_host(socket: &Path) -> Result<()> {
     let mut stream = connect(socket)?;
-    stream.write_all(b"PROXY TCP4 192.0.2.254 127.0.0.1 1 80\r\nGET / HTTP/1.1\r\n\r\n")?;
-    let mut start = [0; 12];
+    stream.write_all(b"PROXY TCP4 192.0.2.254 127.0.0.1 1 80\r\n")?;
+    stream.write_all(WITHOUT_HOST)?;
+    let mut start = [0; REFUSED.len()];
     stream.read_exact(&mut start).context("no answer")?;
     ensure!(
-        start == *b"HTTP/1.1 400",
+        start == *REFUSED,
         "a request without a host is answered {}",
         escape(&start)
     );
@@ -89,7 +152,8 @@ fn encode(request: &Request) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(stream: &mut UnixStream, is_head: bool) -> Result<Response> {
+/// Reads a response, and returns it with the bytes that follow.
+fn read(stream: &mut UnixStream, is_head: bool) -> Result<(Response, Vec<u8>)> {
     let mut received = Vec::new();
     let (mut response, head) = loop {
         if let Some(parsed) = parse(&received)? {
@@ -119,13 +183,9 @@ fn read(stream: &mut UnixStream, is_head: bool) -> Result<Response> {
     while received.len() < length {
         more(stream, &mut received)?;
     }
-    ensure!(
-        received.len() == length,
-        "more than the body: {}",
-        escape(&received)
-    );
+    let rest = received.split_off(length);
     response.body = received;
-    Ok(response)
+    Ok((response, rest))
 }
 
 fn more(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<()> {

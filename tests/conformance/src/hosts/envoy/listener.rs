@@ -33,7 +33,12 @@ pub(super) enum Loader {
     /// As modules in WebAssembly, behind the bridge.
     Wasm,
     /// As the native module, with its own connections to the Redis at this port.
-    Native { library: PathBuf, redis_port: u16 },
+    Native {
+        library: PathBuf,
+        redis_port: u16,
+        /// The socket of the workers' own connections.
+        worker_socket: String,
+    },
 }
 
 impl Loader {
@@ -64,10 +69,14 @@ impl Loader {
             Self::Native {
                 library,
                 redis_port,
+                worker_socket,
             } => {
                 let address = |name: &str| match name {
-                    REDIS_CLUSTER => format!("127.0.0.1:{redis_port}"),
-                    _ => NOWHERE.to_owned(),
+                    REDIS_CLUSTER => {
+                        let address = format!("127.0.0.1:{redis_port}");
+                        (address, Some(worker_socket.clone()))
+                    }
+                    _ => (NOWHERE.to_owned(), None),
                 };
                 let filter = Filter::of_module(module).context("there is no such filter")?;
                 Ok(native_filter(filter.envoy_name, config, address, library))
