@@ -43,7 +43,19 @@ async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
     })
     .await?;
     assert_eq!(stack.envoy.process().pid(), pid);
+    let [worker, module] = calls(&stack).await?;
+    assert!(
+        worker > module,
+        "calls of workers {worker}, of the module's thread {module}"
+    );
     Ok(stack.check_children()?)
+}
+
+/// The Redis calls of workers, and of the module's own thread.
+async fn calls(stack: &Stack) -> Result<[u64; 2]> {
+    let name = "wasmcustom.weir_native_redis_calls_total.thread";
+    let count = async |thread: &str| stack.envoy.stat(&format!("{name}.{thread}")).await;
+    Ok([count("worker").await?, count("module").await?])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,6 +99,38 @@ async fn redis_outage_returns_unavailable_and_recovers_automatically() -> Result
     .await?;
     rush(&stack, "native-away", users(0..400), 16).await?;
     let after = books(&stack, "native-away").await?;
+    assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
+    Ok(stack.check_children()?)
+}
+
+/// A worker has no timer of its own, so the module's thread must find the calls that Redis does not answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_redis_ends_calls_of_workers_at_their_deadline() -> Result<()> {
+    let builder = Stack::builder().host(Host::Native).workers(1);
+    let mut stack = builder.key_prefix("native-frozen").start().await?;
+    stack.open_sale("native-frozen", 40, 2).await?;
+    rush(&stack, "native-frozen", users(0..10), 4).await?;
+    let [worker, _] = calls(&stack).await?;
+    let server = stack.redis.server.as_mut().context("its own Redis")?;
+    server.process().freeze();
+    for user in users(10..14) {
+        let answer = buy(&stack, "native-frozen", &user).await?;
+        assert_eq!(answer.status, 503, "{user}");
+    }
+    let server = stack.redis.server.as_mut().context("its own Redis")?;
+    server.process().thaw();
+    until("a purchase goes through", async || {
+        buy(&stack, "native-frozen", "user-10")
+            .await
+            .is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
+    })
+    .await?;
+    rush(&stack, "native-frozen", users(0..400), 16).await?;
+    until("workers call Redis again", async || {
+        calls(&stack).await.is_ok_and(|[now, _]| now > worker + 10)
+    })
+    .await?;
+    let after = books(&stack, "native-frozen").await?;
     assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
     Ok(stack.check_children()?)
 }

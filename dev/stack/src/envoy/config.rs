@@ -120,6 +120,7 @@ impl EnvoyConfig {
     /// The same configuration on its host, without the fast path before any connection manager.
     pub fn without_fast_path(self) -> Result<Self> {
         let mut config = Self::parse(&self.render()?)?.host(Host::Wasm);
+        (config.gateway_port, config.admin_port) = (self.gateway_port, self.admin_port);
         for listener in list(&mut config.tree, LISTENERS)? {
             for chain in list(listener, "/filter_chains")? {
                 let filters = list(chain, "/filters")?;
