@@ -23,8 +23,8 @@ pub(crate) enum Gateways {
     Rooms,
     /// Every filter of the native module.
     Native,
-    /// The filters of the native module that the fast path has asked.
-    FastPath,
+    /// Filters of the native module that the fast path has asked, or that have called Redis.
+    NativeInUse,
     /// The origin's event groups, which exist when it accepts events: tested separately.
     Groups,
 }
@@ -37,7 +37,8 @@ impl Gateways {
             name if name.starts_with("weir_events_") => Self::Events,
             name if name.starts_with("weir_fitment_") => Self::Fitment,
             name if name.starts_with("weir_room_") => Self::Rooms,
-            name if name.starts_with("weir_native_fast_path_") => Self::FastPath,
+            name if name.starts_with("weir_native_fast_path_") => Self::NativeInUse,
+            name if name.starts_with("weir_native_redis_") => Self::NativeInUse,
             name if name.starts_with("weir_native_") => Self::Native,
             name if name.starts_with("weir_origin_event_group_") => Self::Groups,
             _ => Self::Sales,
@@ -69,10 +70,10 @@ pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
         let taken = names.extract_if(.., |name| Gateways::of(name) == gateways);
         taken.collect::<BTreeSet<String>>()
     };
-    let (native, fast_path) = (take(Gateways::Native), take(Gateways::FastPath));
+    let (native, in_use) = (take(Gateways::Native), take(Gateways::NativeInUse));
     if is_gateway && Host::of_run().is_native() {
         assert_eq!(native, documented(Gateways::Native));
-        assert!(fast_path.is_subset(&documented(Gateways::FastPath)));
+        assert!(in_use.is_subset(&documented(Gateways::NativeInUse)));
     }
     Ok(names)
 }

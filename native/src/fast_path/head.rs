@@ -3,6 +3,8 @@
 //! The fast path and Envoy's HTTP stack must find the same request in the bytes. The fast path therefore answers only
 //! canonical heads. It tracks a request only if its end is certain.
 
+use std::borrow::Cow;
+
 /// The longest request head that is parsed, in bytes.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
@@ -11,8 +13,6 @@ const HEADERS_MAX: usize = 64;
 
 /// The longest body length, in digits.
 const LENGTH_DIGITS_MAX: usize = 7;
-
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
 /// The classification of the received bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,8 +42,11 @@ pub struct Head<'b> {
     /// The `host` header.
     pub host: &'b [u8],
     /// The other headers, with names in lower case.
-    pub headers: Vec<(String, &'b [u8])>,
+    pub headers: Vec<Header<'b>>,
 }
+
+/// A header's name, in lower case, and its value.
+pub type Header<'b> = (Cow<'b, str>, &'b [u8]);
 
 /// Parses the first request of `bytes`.
 pub fn read(bytes: &[u8]) -> Received<'_> {
@@ -60,7 +63,8 @@ pub fn read(bytes: &[u8]) -> Received<'_> {
     else {
         return Received::Unclear;
     };
-    let Some(framing) = Framing::of(request.headers) else {
+    let mut headers: Vec<Header<'_>> = request.headers.iter().map(in_lower_case).collect();
+    let Some(framing) = Framing::of(&headers) else {
         return Received::Unclear;
     };
     let length = head.len() + framing.body_length;
@@ -78,32 +82,35 @@ pub fn read(bytes: &[u8]) -> Received<'_> {
     if !is_plain || !is_plain_host(framing.host) || !framing.is_plain {
         return Received::Whole { length, is_head };
     }
-    let others = request.headers.iter();
-    let others = others.filter(|header| !header.name.eq_ignore_ascii_case("host"));
+    headers.retain(|(name, _)| name != "host");
     Received::Plain(Head {
         length,
         method,
         path,
         host: framing.host,
-        headers: others
-            .map(|header| (header.name.to_ascii_lowercase(), header.value))
-            .collect(),
+        headers,
     })
+}
+
+/// Allocates only for a name with capital letters.
+fn in_lower_case<'b>(header: &httparse::Header<'b>) -> Header<'b> {
+    let name = match header.name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => Cow::Owned(header.name.to_ascii_lowercase()),
+        false => Cow::Borrowed(header.name),
+    };
+    (name, header.value)
 }
 
 /// The bytes of the first head, if it is complete, within the limit, printable ASCII, and its lines end in CRLF.
 fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
     let within = bytes.get(..HEAD_BYTES_MAX.min(bytes.len()))?;
-    let end = within
-        .windows(END_OF_HEAD.len())
-        .position(|window| window == END_OF_HEAD)?;
-    let head = within.get(..end + END_OF_HEAD.len())?;
     // A parser may skip leading empty lines.
-    if !head.first()?.is_ascii_uppercase() {
+    if !within.first()?.is_ascii_uppercase() {
         return None;
     }
     let mut before = 0;
-    for byte in head {
+    let mut line_length = 0;
+    for (at, byte) in within.iter().enumerate() {
         let is_right = match (before, byte) {
             (b'\r', byte) => *byte == b'\n',
             (_, b'\n') => false,
@@ -112,9 +119,15 @@ fn whole_head(bytes: &[u8]) -> Option<&[u8]> {
         if !is_right {
             return None;
         }
+        match byte {
+            b'\n' if line_length == 0 => return within.get(..=at),
+            b'\n' => line_length = 0,
+            b'\r' => {}
+            _ => line_length += 1,
+        }
         before = *byte;
     }
-    Some(head)
+    None
 }
 
 /// The connection and body framing that the headers define.
@@ -127,27 +140,27 @@ struct Framing<'b> {
 
 impl<'b> Framing<'b> {
     /// `None` if the request's end or the connection's state after it is ambiguous.
-    fn of(headers: &[httparse::Header<'b>]) -> Option<Self> {
+    fn of(headers: &[Header<'b>]) -> Option<Self> {
         let (mut host, mut length, mut is_plain) = (None, None, true);
         let mut has_cookie = false;
-        for header in headers {
-            let name = header.name.to_ascii_lowercase();
+        for (name, value) in headers {
+            let value = *value;
             // Servers disagree on underscores and on all characters except letters, digits and hyphens.
             let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             if !name.bytes().all(is_usual) {
                 return None;
             }
-            match name.as_str() {
-                "host" if host.is_none() => host = Some(header.value),
-                "content-length" if length.is_none() => length = Some(number(header.value)?),
-                "connection" if header.value.eq_ignore_ascii_case(b"keep-alive") => {}
+            match &**name {
+                "host" if host.is_none() => host = Some(value),
+                "content-length" if length.is_none() => length = Some(number(value)?),
+                "connection" if value.eq_ignore_ascii_case(b"keep-alive") => {}
                 "host" | "content-length" | "connection" | "transfer-encoding" | "expect"
                 | "upgrade" | "te" | "trailer" | "keep-alive" | "proxy-connection"
                 | "http2-settings" => return None,
                 // Envoy joins several cookies in its own way.
                 "cookie" => is_plain &= !std::mem::replace(&mut has_cookie, true),
                 // Envoy turns answers to gRPC clients into gRPC statuses.
-                "content-type" => is_plain &= !header.value.starts_with(b"application/grpc"),
+                "content-type" => is_plain &= !value.starts_with(b"application/grpc"),
                 name => {
                     let is_envoys = name.starts_with("x-envoy-") || name == "x-forwarded-proto";
                     is_plain &= !is_envoys;
@@ -208,7 +221,7 @@ mod tests {
             ("POST", "/sales/s-1/orders?a=%20")
         );
         assert_eq!(head.host, b"a.example");
-        assert_eq!(head.headers, [("x-user-id".to_owned(), b"u1".as_slice())]);
+        assert_eq!(head.headers, [("x-user-id".into(), b"u1".as_slice())]);
     }
 
     #[test]

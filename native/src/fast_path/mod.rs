@@ -40,7 +40,7 @@ pub mod head;
 use access_log::{AccessLog, AccessLogSettings, LoggedRequest};
 use address::AddressRules;
 use exchange::{Exchange, Progress};
-use head::{Head, Received};
+use head::{Head, Header, Received};
 
 /// The name of the filter in Envoy's configuration.
 pub const NAME: &str = "weir.fast_path";
@@ -354,7 +354,8 @@ impl FastConnection {
     fn answer(&self, head: &Head<'_>) -> Option<Vec<u8>> {
         let arrived = Instant::now();
         let settings = &self.config.settings;
-        let passes = |(name, _): &(String, &[u8])| settings.pass_headers.contains(name);
+        let passes =
+            |(name, _): &Header<'_>| settings.pass_headers.iter().any(|pass| *pass == **name);
         if self.is_sample(arrived) || head.headers.iter().any(passes) {
             return None;
         }
@@ -392,7 +393,7 @@ impl FastConnection {
         let settings = &self.config.settings;
         let rules = settings.address_rules();
         let appends = settings.use_remote_address && !settings.skip_xff_append;
-        let is_forwarded = |(name, _): &&(String, &[u8])| name == FORWARDED;
+        let is_forwarded = |(name, _): &&Header<'_>| name == FORWARDED;
         let received = head.headers.iter().filter(is_forwarded);
         let received: Vec<&[u8]> = received.map(|(_, value)| *value).collect();
         let joined = (!received.is_empty()).then(|| received.join(&b","[..]));
@@ -405,7 +406,7 @@ impl FastConnection {
         ];
         let others = head.headers.iter();
         let others = others.filter(|header| !appends || !is_forwarded(header));
-        headers.extend(others.map(|(name, value)| (name.as_str(), *value)));
+        headers.extend(others.map(|(name, value)| (&**name, *value)));
         let mut appended = joined.clone().unwrap_or_default();
         if appends {
             // As the connection manager does.

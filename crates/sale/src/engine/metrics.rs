@@ -7,7 +7,7 @@ use crate::rebalance::End;
 use crate::token::TokenError;
 use crate::verdict::Verdict;
 use weir_engine::Metrics as Registry;
-use weir_engine::metrics::{Counter, Counters};
+use weir_engine::metrics::{Counter, Counters, DurationHistogram};
 
 /// The prefix of all metric names.
 pub(crate) const PREFIX: &str = "weir_seckill_gate";
@@ -29,6 +29,8 @@ pub(crate) struct Metrics {
     pub(crate) failed_definite: Counter,
     /// Requests whose Redis call failed with an unknown result.
     pub(crate) failed_unknown: Counter,
+    /// The wait for Redis: of each call's first request, from its arrival at the pump.
+    pub(crate) redis_seconds: DurationHistogram,
     /// Released deliveries of claims: they never left the gateway, or the origin refused them.
     pub(crate) handed_back: Counter,
     /// Ended rebalances.
@@ -60,6 +62,7 @@ impl Metrics {
             }),
             failed_definite: total(registry, "redis_failed_total.outcome.definite"),
             failed_unknown: total(registry, "redis_failed_total.outcome.unknown"),
+            redis_seconds: DurationHistogram::new(registry, &format!("{PREFIX}_redis")),
             handed_back: total(registry, "claims_handed_back_total"),
             rebalances: Counters::new(registry, ENDS, |end| {
                 format!("{PREFIX}_rebalances_total.outcome.{}", end_label(end))

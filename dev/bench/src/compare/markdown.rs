@@ -1,6 +1,6 @@
 //! Renders a report as `bench/RESULTS.md`.
 
-use super::bars::{Bar, Limit, bars, is_load_bound};
+use super::bars::{Bar, DROPPED, Limit, bars, is_load_bound};
 use super::edges::REQUESTS;
 use super::overload::OverloadFigures;
 use super::report::{Cost, Point, Report, Round, Run, ScenarioFigures};
@@ -68,6 +68,10 @@ fn bars_table(page: &mut String, bars: &[Bar]) {
             page,
             format_args!("| {} | {limit} | {measured} | {verdict} |", bar.what),
         );
+    }
+    *page += "\nDropped, because they cannot be met:\n\n";
+    for (what, reason) in DROPPED {
+        put(page, format_args!("- {what}: {reason}"));
     }
 }
 

@@ -49,7 +49,12 @@ impl Effort {
     /// Whether `scenario` measures Weir.
     pub(super) fn has_weir(&self, scenario: &Scenario) -> bool {
         let mut systems = self.systems(scenario);
-        systems.any(|system| matches!(system, System::Weir | System::WeirNative))
+        systems.any(|system| {
+            matches!(
+                system,
+                System::Weir | System::WeirNative | System::WeirNativeHttp
+            )
+        })
     }
 
     fn systems(&self, scenario: &Scenario) -> impl Iterator<Item = System> {

@@ -44,6 +44,8 @@ const SYSTEMS: [Colour; System::ALL.len()] = [
     (RGBColor(0x9c, 0x36, 0xb5), "#e599f7"),
     (RGBColor(0xf0, 0x8c, 0x00), "#ffd43b"),
     (RGBColor(0xa6, 0x1e, 0x4d), "#ffa8a8"),
+    (RGBColor(0x5f, 0x3d, 0xc4), "#b197fc"),
+    (RGBColor(0x08, 0x7f, 0x5b), "#63e6be"),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

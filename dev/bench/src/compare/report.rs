@@ -146,6 +146,21 @@ impl ScenarioFigures {
         })
     }
 
+    /// The open loop at this rate.
+    pub(super) fn open_at(
+        &self,
+        system: System,
+        connections: usize,
+        per_second: f64,
+    ) -> Option<&Point> {
+        self.points.iter().find(|point| {
+            let is_rate = |offered: f64| (offered - per_second).abs() < 1.0;
+            point.system == system
+                && point.connections == connections
+                && point.offered.is_some_and(is_rate)
+        })
+    }
+
     /// The ratio of two points for each round; empty if either point is invalid.
     pub(super) fn ratio(
         of: Option<&Point>,

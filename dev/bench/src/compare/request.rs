@@ -3,9 +3,12 @@
 use super::system::System;
 use anyhow::{Context, Result};
 use std::io::Write;
+use weir_base::headers;
 use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KeyRing, SigningKey};
 use weir_link::code::{Code, Length};
+use weir_room::pass::Pass;
+use weir_room::{RoomName, Visitor};
 use weir_sale::token;
 
 /// The purpose of a request.
@@ -25,6 +28,8 @@ pub(super) enum Kind {
     Fitment,
     /// A new visitor of a waiting room.
     Join,
+    /// A visitor who waits, with a queue token.
+    Position,
 }
 
 impl Kind {
@@ -92,6 +97,9 @@ const TOKEN_AGE_MS: u64 = 60_000;
 const LIMITED_USERS: u64 = 100_000;
 const GREEDY_BOTS: u64 = 50;
 
+/// Visitors of [`Kind::Position`].
+pub(super) const VISITORS: u64 = 64;
+
 /// The bearer token of the origin's admin.
 pub(super) const ADMIN_TOKEN: &str = "bench-bench-bench-bench-bench-bench-bench";
 
@@ -105,6 +113,8 @@ pub(super) struct Writer {
     keys: KeyRing,
     tokened: SaleId,
     issued_at_ms: u64,
+    /// The queue tokens of the visitors who wait.
+    passes: Vec<String>,
     chance: u64,
 }
 
@@ -123,6 +133,10 @@ impl Writer {
             keys: KeyRing::new(vec![key])?,
             tokened: SaleId::new("tokened").ok().context("a sale's name")?,
             issued_at_ms: now_ms.saturating_sub(TOKEN_AGE_MS),
+            passes: match kind {
+                Kind::Position => passes(now_ms)?,
+                _ => Vec::new(),
+            },
             chance: 1,
         })
     }
@@ -152,6 +166,12 @@ impl Writer {
             Kind::Join => {
                 head(to, "GET", self.prefix, "/shop", "", user);
                 to.extend(b"\r\n");
+            }
+            Kind::Position => {
+                head(to, "GET", self.prefix, "/shop", "", n % VISITORS);
+                let pass = self.passes.get((n % VISITORS) as usize);
+                let pass = pass.map_or("", String::as_str);
+                write!(to, "{}: {pass}\r\n\r\n", headers::ROOM).ok();
             }
         }
     }
@@ -236,6 +256,19 @@ impl Writer {
         self.chance = self.chance.wrapping_mul(1_103_515_245).wrapping_add(12_345) % (1 << 31);
         self.chance
     }
+}
+
+/// The queue tokens of the first visitors, in the order of their positions.
+fn passes(now_ms: u64) -> Result<Vec<String>> {
+    let ring = KeyRing::new(vec![SigningKey::new("k1", TOKEN_SECRET.as_bytes())?])?;
+    let room = RoomName::new("shop").context("a room's name")?;
+    let pass = |user: u64| Pass {
+        place: user + 1,
+        ..Pass::newcomer(Visitor::of_user(name(user).as_bytes()), now_ms)
+    };
+    Ok((0..VISITORS)
+        .map(|user| pass(user).mint(&ring, &room))
+        .collect())
 }
 
 fn name(user: u64) -> String {

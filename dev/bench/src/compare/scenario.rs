@@ -74,11 +74,11 @@ impl Connections {
 }
 
 use System::{
-    EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyWebdis, NginxLimit, NginxLua, NginxReturn,
-    Weir, WeirNative,
+    EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyRoutes, EnvoyWebdis, NginxLimit, NginxLua,
+    NginxReturn, Weir, WeirNative, WeirNativeHttp,
 };
 
-pub(super) const ALL: [Scenario; 13] = [
+pub(super) const ALL: [Scenario; 14] = [
     Scenario {
         name: "sold-out",
         title: "Rejected locally: sold out",
@@ -187,8 +187,16 @@ pub(super) const ALL: [Scenario; 13] = [
     Scenario {
         name: "redirect",
         title: "A redirect from memory",
-        what: "1,000 short links that every system has in memory. Weir also counts each click, and sends the counts to Redis once per second. Bare Envoy and nginx' `return` redirect every request to one address.",
-        systems: &[Weir, WeirNative, EnvoyDirect, NginxLua, NginxReturn],
+        what: "1,000 short links that every system has in memory. Weir also counts each click, and sends the counts to Redis once per second. Bare Envoy and nginx' `return` redirect every request to one address; Envoy with 1,000 routes has an exact path for each link.",
+        systems: &[
+            Weir,
+            WeirNative,
+            WeirNativeHttp,
+            EnvoyDirect,
+            EnvoyRoutes,
+            NginxLua,
+            NginxReturn,
+        ],
         kind: Kind::Redirect,
         statuses: &[302],
         connections: Connections::All,
@@ -239,6 +247,17 @@ pub(super) const ALL: [Scenario; 13] = [
         systems: &[Weir],
         kind: Kind::Join,
         statuses: &[202],
+        connections: Connections::One,
+        open_loop: OpenLoop::NONE,
+        same_answers: false,
+    },
+    Scenario {
+        name: "room-position",
+        title: "A position in a waiting room",
+        what: "Visitors with a queue token ask for their position in a paused room. Bare Envoy answers an error of about the same size.",
+        systems: &[Weir, WeirNative, EnvoyDirect],
+        kind: Kind::Position,
+        statuses: &[202, 409],
         connections: Connections::One,
         open_loop: OpenLoop::NONE,
         same_answers: false,

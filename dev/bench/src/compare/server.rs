@@ -2,14 +2,15 @@
 
 use super::cores::{self, Cores};
 use super::peers::Peers;
-use super::request::{ADMIN_TOKEN, HOST, Kind, TOKEN_SECRET};
+use super::request::{ADMIN_TOKEN, HOST, Kind, TOKEN_SECRET, VISITORS, Writer, code};
 use super::store::Store;
 use super::system::System;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
 use weir_stack::native::Host;
@@ -91,10 +92,16 @@ impl BenchEnv<'_> {
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
             System::EnvoyLeast => self.least(&dir).await,
             System::Weir if kind == Kind::MakeLink => self.origin(&dir).await,
-            System::Weir | System::WeirNative if kind != Kind::UserLimit => {
+            System::Weir | System::WeirNative | System::WeirNativeHttp
+                if kind != Kind::UserLimit =>
+            {
                 let store = self.store(kind, &dir).await?;
                 let config = weir(kind)?.redis("127.0.0.1", store.port())?;
-                self.envoy(system, config, Some(store), &dir).await
+                let server = self.envoy(system, config, Some(store), &dir).await?;
+                if kind == Kind::Position {
+                    join(server.address).await?;
+                }
+                Ok(server)
             }
             _ => {
                 self.envoy(system, without_redis(system, kind)?, None, &dir)
@@ -106,7 +113,7 @@ impl BenchEnv<'_> {
     /// The host of the filters.
     fn host(&self, system: System) -> Host {
         match system {
-            System::WeirNative => self.native,
+            System::WeirNative | System::WeirNativeHttp => self.native,
             _ => Host::Wasm,
         }
     }
@@ -124,13 +131,18 @@ impl BenchEnv<'_> {
     ) -> Result<Server> {
         let port = ports::free()?;
         let secret = |name: &str| (name.to_owned(), TOKEN_SECRET.to_owned());
+        let config = config
+            .host(self.host(system))
+            .gateway_port(port)?
+            .admin_port(ports::free()?)?;
+        let config = match system {
+            System::WeirNativeHttp => config.without_fast_path()?,
+            _ => config,
+        };
         let options = EnvoyOptions {
             clock_ahead_ms: None,
             drain_s: None,
-            config: config
-                .host(self.host(system))
-                .gateway_port(port)?
-                .admin_port(ports::free()?)?,
+            config,
             workers: 1,
             log_level: "error".to_owned(),
             variables: ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET", "WEIR_ROOM_SECRET"]
@@ -306,7 +318,7 @@ fn weir(kind: Kind) -> Result<EnvoyConfig> {
             set(json, "/redis/deadline_ms", 5_000)
         });
     }
-    if kind == Kind::Join {
+    if matches!(kind, Kind::Join | Kind::Position) {
         return EnvoyConfig::waiting_room()?.room_config(ROOM);
     }
     if kind.links() > 0 {
@@ -335,6 +347,11 @@ fn without_redis(system: System, kind: Kind) -> Result<EnvoyConfig> {
             EnvoyConfig::ratelimit(false)?.limiter_config(USER_LIMIT)
         }
         (System::EnvoyDirect, Kind::Redirect) => EnvoyConfig::shortlink()?.redirecting(),
+        (System::EnvoyRoutes, kind) => {
+            let codes = (0..kind.links()).filter_map(code);
+            let paths = codes.map(|code| format!("/{}", code.as_str()));
+            EnvoyConfig::shortlink()?.redirecting_each(paths)
+        }
         (System::EnvoyDirect, Kind::UserLimit) => EnvoyConfig::ratelimit(false)?.without_limiter(),
         (System::EnvoyLua, _) => of_peer("envoy-lua.yaml"),
         (System::EnvoyLimit, _) => of_peer("envoy-local-ratelimit.yaml"),
@@ -354,6 +371,27 @@ fn peers() -> PathBuf {
 pub(super) fn peer_file(name: &str) -> Result<String> {
     let path = peers().join(name);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Lets the visitors of [`Kind::Position`] join the queue, in order.
+async fn join(address: SocketAddr) -> Result<()> {
+    let mut writer = Writer::new(Kind::Join, System::Weir, 0, 0)?;
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    for visitor in 0..VISITORS {
+        let (mut request, mut answer) = (Vec::new(), Vec::new());
+        writer.write(visitor, &mut request);
+        stream.write_all(&request).await?;
+        while !answer.ends_with(b"}") {
+            let count = stream.read_buf(&mut answer).await?;
+            ensure!(count > 0, "the gateway has closed the connection");
+        }
+        ensure!(
+            answer.starts_with(b"HTTP/1.1 202"),
+            "visitor {visitor} cannot join: {}",
+            String::from_utf8_lossy(&answer)
+        );
+    }
+    Ok(())
 }
 
 async fn wait_for(process: &mut Process, port: u16) -> Result<()> {

@@ -105,7 +105,11 @@ impl Store {
 
     /// Deletes all claims and refills the stock in one transaction, so that no poll finds a Redis without sales.
     pub(super) async fn rebalance(&mut self) -> Result<()> {
-        if self.kind.links() > 0 || matches!(self.kind, Kind::MakeLink | Kind::Fitment | Kind::Join)
+        if self.kind.links() > 0
+            || matches!(
+                self.kind,
+                Kind::MakeLink | Kind::Fitment | Kind::Join | Kind::Position
+            )
         {
             return Ok(());
         }

@@ -26,10 +26,14 @@ pub(super) enum System {
     NginxReturn,
     /// Weir's native module in Envoy.
     WeirNative,
+    /// Weir's native module without its fast path.
+    WeirNativeHttp,
+    /// Envoy with one redirect route for each link.
+    EnvoyRoutes,
 }
 
 impl System {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Weir,
         Self::EnvoyDirect,
         Self::EnvoyLua,
@@ -40,6 +44,8 @@ impl System {
         Self::NginxReturn,
         Self::EnvoyLeast,
         Self::WeirNative,
+        Self::WeirNativeHttp,
+        Self::EnvoyRoutes,
     ];
 
     /// The display name.
@@ -55,6 +61,8 @@ impl System {
             Self::NginxLimit => "nginx limit_req",
             Self::NginxReturn => "nginx return 302",
             Self::WeirNative => "Weir, native",
+            Self::WeirNativeHttp => "Weir, native, no fast path",
+            Self::EnvoyRoutes => "Envoy, 1,000 routes",
         }
     }
 

@@ -399,6 +399,23 @@ impl EnvoyConfig {
             .act_on_route_to("weir_origin", redirect)
     }
 
+    /// The same with one exact route for each path, in place of the route to the origin.
+    pub fn redirecting_each(self, paths: impl Iterator<Item = String>) -> Result<Self> {
+        let redirect = json!({
+            "https_redirect": true, "host_redirect": "target.example", "path_redirect": "/page",
+            "response_code": "FOUND",
+        });
+        let route = |path: String| json!({ "match": { "path": path }, "redirect": redirect });
+        let routes: Vec<Value> = paths.map(route).collect();
+        let mut config = self.without(LINKS)?;
+        set(
+            config.http()?,
+            "/route_config/virtual_hosts/0/routes",
+            routes,
+        )?;
+        Ok(config)
+    }
+
     fn without(mut self, filter: &str) -> Result<Self> {
         let filters = self.http_filters()?;
         filters.remove(tree::position(filters, filter)?);
