@@ -41,7 +41,8 @@ pub fn link_record(data: &[u8]) {
             now_ms: 1_700_000_000_000,
             left_ms: Some(link.life_ms),
         };
-        check_reply(&answer(&link, &visit).reply(&site()));
+        let site = site();
+        check_reply(&answer(&link, &visit).reply(&site, visit.accept_language));
     }
 }
 
@@ -129,7 +130,8 @@ pub fn link_click(data: &[u8]) {
     assert_eq!(LinkName::from(&link), name);
     let now_ms = 1_700_000_000_000;
     for link in [&plain(), &choosy()] {
-        check_reply(&answer(link, &fields.visit(None, now_ms)).reply(&site()));
+        let answer = answer(link, &fields.visit(None, now_ms));
+        check_reply(&answer.reply(&site(), fields.accept_language));
     }
     check_memory(&name, now_ms);
     check_row(&name, &fields, now_ms);

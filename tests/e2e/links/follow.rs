@@ -200,6 +200,9 @@ async fn custom_pages_of_a_domain_are_served_once_they_are_set() -> Result<()> {
     let plain = gateways.ask(0, &ended, &[]).await?;
     assert_eq!(plain.status, 410);
     assert!(plain.text().contains("<h1>This link has expired</h1>"));
+    let german = [("accept-language", "de-DE,de;q=0.9,en;q=0.8")];
+    let page = gateways.ask(0, &ended, &german).await?;
+    assert!(page.text().contains("<h1>Dieser Link ist abgelaufen</h1>"));
     assert_eq!(gateways.ask(0, "/", &[]).await?.status, 404);
 
     let mut domain = gateways

@@ -23,7 +23,7 @@ fn location(link: &Link, visit: &Visit<'_>) -> String {
 
 fn cache(link: &Link, visit: &Visit<'_>) -> String {
     let domain = domain();
-    let reply = answer(link, visit).reply(&domain);
+    let reply = answer(link, visit).reply(&domain, b"");
     let mut headers = reply.headers.into_iter();
     let found = headers.find(|(name, _)| *name == "cache-control");
     found.unwrap().1.into_owned()
@@ -41,7 +41,7 @@ fn plain_link_redirects_without_copying() {
         }
     ));
     let domain = domain();
-    let reply = answer.reply(&domain);
+    let reply = answer.reply(&domain, b"");
     assert_eq!((reply.status, reply.body.len()), (302, 0));
     assert_eq!(reply.headers[0], ("location", "https://t.example/".into()));
 }
@@ -164,7 +164,7 @@ fn ended_link_returns_gone() {
         answer(&disabled, &at(9)),
         Answer::Gone(InactiveReason::Disabled)
     );
-    assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
+    assert_eq!(answer(&disabled, &at(9)).reply(&domain(), b"").status, 410);
 }
 
 /// Dashboards query these labels.
@@ -190,7 +190,7 @@ fn only_statuses_that_keep_the_method_redirect_a_post() {
         let is_kept = status.code() >= 307;
         assert_eq!(answer(&link, &post).leads_on(), is_kept, "{status:?}");
     }
-    assert_eq!(Answer::NotAllowed.reply(&domain()).status, 405);
+    assert_eq!(Answer::NotAllowed.reply(&domain(), b"").status, 405);
 }
 
 #[test]
@@ -408,9 +408,12 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
 fn ended_link_shows_the_page_of_its_domain() {
     let mut domain = domain();
     let gone = || Answer::Gone(InactiveReason::UsedUp);
-    assert!(gone().reply(&domain).body.contains("has expired"));
+    for (accepted, title) in [(&b""[..], "has expired"), (b"de", "ist abgelaufen")] {
+        let reply = gone().reply(&domain, accepted);
+        assert!(reply.body.contains(title), "{}", reply.body);
+    }
     domain.gone_page = Some("<p>over".into());
-    let reply = gone().reply(&domain);
+    let reply = gone().reply(&domain, b"de");
     assert_eq!((reply.status, reply.body.as_ref()), (410, "<p>over"));
 }
 
@@ -476,7 +479,7 @@ fn ended_link_uses_its_or_domain_fallback_unless_disabled() {
             now_ms: 10,
             ..Visit::default()
         };
-        let reply = answer(link, &visit).reply(domain);
+        let reply = answer(link, &visit).reply(domain, b"");
         (reply.status, reply.headers[0].1.clone().into_owned())
     };
     let plain = Link {

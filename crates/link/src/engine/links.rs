@@ -247,8 +247,8 @@ impl Links {
                 };
                 self.find(head, effects);
             }
-            Resource::File(file) => self.answer_file(stream, file, &domain, effects),
-            Resource::Nothing => self.answer_unknown(stream, &domain, effects),
+            Resource::File(file) => self.answer_file(stream, file, &domain, &fields, effects),
+            Resource::Nothing => self.answer_unknown(stream, &domain, &fields, effects),
         }
     }
 
@@ -313,7 +313,7 @@ impl Links {
             }
             CacheLookup::Unknown => {
                 self.counters.found.increment(Place::MemoryUnknown);
-                self.answer_unknown(stream, &head.domain, effects);
+                self.answer_unknown(stream, &head.domain, &head.fields, effects);
             }
             CacheLookup::MustRevalidate | CacheLookup::Nothing => {
                 let purpose = self.purpose_of(&head.fields);
@@ -532,15 +532,22 @@ impl Links {
     }
 
     /// Answers that the link does not exist.
-    pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
+    pub(crate) fn answer_unknown(
+        &self,
+        stream: StreamId,
+        domain: &Domain,
+        fields: &Fields<'_>,
+        effects: &mut Effects,
+    ) {
         self.counters.answers.increment(AnswerKind::Unknown);
-        let reply = site::unknown(Some(domain));
+        let reply = site::unknown(Some(domain), fields.accept_language);
         respond(stream, AnswerKind::Unknown, reply, effects);
     }
 
     /// Answers that the link does not exist, and returns the request's click.
     pub(crate) fn tell_unknown(&mut self, request: &LinkRequest, effects: &mut Effects) {
-        self.answer_unknown(request.stream, &request.domain, effects);
+        let fields = request.visitor.fields();
+        self.answer_unknown(request.stream, &request.domain, &fields, effects);
         self.led_nowhere(request);
     }
 
@@ -557,7 +564,8 @@ impl Links {
         };
         self.counters.answers.increment(kind);
         let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
-        let reply = site::unavailable(&request.domain, retry_after_s);
+        let accept_language = request.visitor.fields().accept_language;
+        let reply = site::unavailable(&request.domain, accept_language, retry_after_s);
         respond(request.stream, kind, reply, effects);
     }
 
@@ -566,10 +574,11 @@ impl Links {
         stream: StreamId,
         file: File,
         domain: &Domain,
+        fields: &Fields<'_>,
         effects: &mut Effects,
     ) {
         let Some(reply) = file.reply(domain) else {
-            return self.answer_unknown(stream, domain, effects);
+            return self.answer_unknown(stream, domain, fields, effects);
         };
         self.counters.answers.increment(AnswerKind::File);
         respond(stream, AnswerKind::File, reply, effects);
@@ -658,6 +667,7 @@ fn give(
         effects.let_go(stream);
         return false;
     }
-    respond(stream, kind, answer.reply(domain), effects);
+    let reply = answer.reply(domain, fields.accept_language);
+    respond(stream, kind, reply, effects);
     is_counted
 }

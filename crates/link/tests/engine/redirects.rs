@@ -321,6 +321,44 @@ fn only_clicks_count_against_the_click_limit() {
 }
 
 #[test]
+fn pages_for_links_without_target_use_the_client_language() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"]}]}"#.into();
+    host.advance(50);
+    let disabled = Link {
+        is_disabled: true,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/off".into(), disabled);
+    let mut title = |path: &str, language: &str, has_origin: bool| {
+        host.has_origin = has_origin;
+        let stream = host.request("GET", path, &[("accept-language", language)]);
+        host.run();
+        let answer = host.answer(stream).unwrap();
+        let page = String::from_utf8(answer.body.clone()).unwrap();
+        let title = page
+            .split("<h1>")
+            .nth(1)
+            .and_then(|text| text.split("</h1>").next());
+        (answer.status, title.unwrap().to_owned())
+    };
+    // From Redis, and then from memory.
+    for _ in 0..2 {
+        let gone = title("/off", "de", true);
+        assert_eq!(gone, (410, "Dieser Link ist abgelaufen".into()));
+    }
+    assert_eq!(title("/off", "zh-CN", true), (410, "链接已失效".into()));
+    let missing = title("/nothing/here", "de-AT,en;q=0.8", true);
+    assert_eq!(missing, (404, "Diesen Link gibt es nicht".into()));
+    assert_eq!(
+        title("/nothing/here", "fr", true),
+        (404, "No such link".into())
+    );
+    let failed = title("/abc", "de", false);
+    assert_eq!(failed, (503, "Bitte versuchen Sie es gleich erneut".into()));
+}
+
+#[test]
 fn domain_serves_its_own_pages_for_missing_links() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],

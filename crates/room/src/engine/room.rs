@@ -11,6 +11,7 @@ use crate::redis::room::CallContext;
 use crate::redis::room_tick::RENEWED_MAX;
 use crate::{Pass, PassError, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
 use weir_engine::poll::Schedule;
@@ -309,7 +310,13 @@ impl<D: SharedData> Room<D> {
     }
 
     /// The answer to a visitor who waits or is refused.
-    pub(crate) fn queue_answer(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
+    pub(crate) fn queue_answer(
+        &self,
+        pass: &Pass,
+        outcome: Outcome,
+        language: Language,
+        now_ms: u64,
+    ) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.seen.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
         let wait_ms = match is_waiting {
@@ -322,6 +329,7 @@ impl<D: SharedData> Room<D> {
         };
         QueueAnswer {
             outcome,
+            language,
             position: is_waiting.then_some(ahead),
             wait_ms,
             poll_ms: self.poll_ms(outcome, wait_ms, opens_at_ms.saturating_sub(now_ms)),

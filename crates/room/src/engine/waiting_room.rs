@@ -11,6 +11,7 @@ use crate::redis::room_tick;
 use crate::state::Status;
 use crate::{Pass, PassError, Visitor};
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
@@ -23,7 +24,7 @@ use weir_limit::rules::Request as _;
 
 use crate::engine::NAME;
 use crate::engine::answer::{self, Form, PASS_HEADER};
-use crate::engine::config::{CheckedConfig, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, CheckedRoom, DEADLINE_MS};
 use crate::engine::job::{ByRoom, Job, Kind};
 use crate::engine::metrics::{Outcome, PREFIX};
 use crate::engine::room::{Decision, Room};
@@ -58,6 +59,8 @@ struct Visit {
     room: usize,
     pass: Pass,
     form: Form,
+    /// The language of the answer. It is read from the request only if the visitor may have to wait.
+    language: Language,
     is_secure: bool,
 }
 
@@ -229,6 +232,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             room,
             pass,
             form,
+            language: Language::default(),
             is_secure,
         };
         Some(Arrival {
@@ -293,9 +297,11 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
                 self.enter(stream, Visit { pass, ..visit }, effects);
             }
             Decision::Wait(outcome) => {
+                let visit = visit.in_language_of(&room.config, head);
                 self.answer_outside(stream, &visit, outcome, now_ms, effects)
             }
             Decision::Ask { order } => {
+                let visit = visit.in_language_of(&room.config, head);
                 let counts = room.config.terms.address_max > 0;
                 let address = counts.then(|| head.address(self.address_seed, self.trusted_hops));
                 self.ask(stream, visit, order, address, now_ms, effects);
@@ -393,13 +399,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Form::Page | Form::Json => outcome,
         };
         room.counters.requests.increment(counted);
-        let mut told = room.queue_answer(&visit.pass, outcome, now_ms);
+        let mut queue = room.queue_answer(&visit.pass, outcome, visit.language, now_ms);
         // A refused visitor gets no token.
         if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
             let pass = room.outside(&visit.pass);
-            told.pass = Some(pass.mint(&self.keys, &room.config.name));
+            queue.pass = Some(pass.mint(&self.keys, &room.config.name));
         }
-        let answer = answer::queue_reply(&room.config, &told, visit.form, visit.is_secure);
+        let answer = answer::queue_reply(&room.config, &queue, visit.form, visit.is_secure);
         Arc::new(answer)
     }
 
@@ -445,9 +451,11 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             room: index,
             pass,
             form: Form::Status,
+            language: Language::default(),
             is_secure: head.is_secure(),
         };
         let room = self.rooms.get(index)?;
+        let visit = visit.in_language_of(&room.config, head);
         Some(self.queue_answer(room, &visit, outcome, now_ms))
     }
 
@@ -580,6 +588,14 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Status::Closed => Outcome::Closed,
         };
         self.answer_outside(stream, &visit, outcome, now_ms, effects);
+    }
+}
+
+impl Visit {
+    /// The visit with the language of the room, or else of the client.
+    fn in_language_of(self, room: &CheckedRoom, head: &Head<'_>) -> Self {
+        let language = room.language.unwrap_or_else(|| head.language());
+        Self { language, ..self }
     }
 }
 

@@ -342,6 +342,71 @@ fn room_page_is_not_cacheable_or_frameable_and_refreshes() {
     }
 }
 
+/// A request for the shop, or for the position at `path`, with this `Accept` and `Accept-Language`.
+fn in_language(world: &mut World, path: &str, accept: &str, language: &str, pass: &str) -> String {
+    let headers = [
+        (":method", "GET"),
+        (":path", path),
+        ("accept", accept),
+        ("accept-language", language),
+        ("x-weir-room", pass),
+    ];
+    let sent = if pass.is_empty() { 4 } else { 5 };
+    let state = world.send(0, &headers[..sent], "192.0.2.9:1");
+    String::from_utf8(state.answer().body.clone()).unwrap()
+}
+
+#[test]
+fn waiting_visitor_reads_the_page_and_json_in_own_language() {
+    for is_early in [false, true] {
+        let mut world = World::new(1, r#","mode":"paused","active_max":1"#);
+        world.is_early = is_early;
+        for (language, tag, brand, title) in [
+            ("fr", "en", "Waiting room", "You are in line"),
+            (
+                "de-AT,en;q=0.5",
+                "de",
+                "Warteraum",
+                "Sie sind in der Warteschlange",
+            ),
+            ("zh-CN", "zh", "等候室", "您正在排队"),
+        ] {
+            // First from Redis, then from memory.
+            let json = in_language(&mut world, "/shop", "application/json", language, "");
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let pass = json["pass"].as_str().unwrap();
+            let page = in_language(&mut world, "/shop", "text/html", language, pass);
+            assert!(page.contains(&format!("<html lang=\"{tag}\">")), "{page}");
+            assert!(page.contains(&format!("– {brand}</title>")), "{page}");
+            assert!(page.contains(&format!("<h1 data-room=\"title\">{title}</h1>")));
+            assert!(page.contains(json["message"].as_str().unwrap()), "{page}");
+            let path = "/.weir/room/shop";
+            let status = in_language(&mut world, path, "application/json", language, pass);
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status["text"]["title"], title);
+        }
+        assert_eq!(world.early_answers > 0, is_early);
+    }
+}
+
+#[test]
+fn rooms_own_language_and_texts_replace_the_visitors_language() {
+    let own = r#","mode":"closed","texts":{"closed_title":"Shoes are gone"}"#;
+    let page = in_language(&mut World::new(1, own), "/shop", "text/html", "de", "");
+    assert!(
+        page.contains("<html lang=\"en\">")
+            && page.contains("<h1 data-room=\"title\">Shoes are gone</h1>")
+    );
+    assert!(
+        page.contains("You cannot join the line right now"),
+        "{page}"
+    );
+    let german = r#","mode":"closed","page":{"lang":"de-CH"}"#;
+    let page = in_language(&mut World::new(1, german), "/shop", "text/html", "zh", "");
+    assert!(page.contains("<html lang=\"de-CH\">"), "{page}");
+    assert!(page.contains("Die Warteschlange ist geschlossen"), "{page}");
+}
+
 #[test]
 fn disconnected_client_leaves_no_state_in_the_room() {
     let mut world = World::new(1, "");

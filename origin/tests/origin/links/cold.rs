@@ -133,6 +133,11 @@ async fn unknown_link_is_marked_so_that_gateways_cache_it() {
         let page = answer.body.as_str().unwrap();
         assert_eq!(page.contains("nothing here"), host == "s.example.com");
     }
+    let request = Request::get("/l/none").header("host", "t.example.com");
+    let request = request.header("accept-language", "de-DE,de;q=0.9");
+    let german = world.public(request.body(Body::empty()).unwrap()).await;
+    let page = german.body.as_str().unwrap();
+    assert!(page.contains("<h1>Diesen Link gibt es nicht</h1>"), "{page}");
     let path = format!("/links/{code}");
     world.admin("DELETE", &path, &Value::Null).await;
     let deleted = follow(&world, "GET", "s.example.com", &code).await;

@@ -48,7 +48,8 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         self.note(&arrival);
         let room = self.rooms.get(arrival.visit.room)?;
-        let answer = self.queue_answer(room, &arrival.visit, outcome, now_ms);
+        let visit = arrival.visit.in_language_of(&room.config, head);
+        let answer = self.queue_answer(room, &visit, outcome, now_ms);
         Some(EarlyDecision::Answer(answer))
     }
 }
