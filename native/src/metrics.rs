@@ -47,11 +47,11 @@ impl HostMetrics {
                 counters.insert(key, id);
             }
         }
-        let made = Self { counters };
+        let created = Self { counters };
         // Envoy shows a labelled counter only after its first increment, but operators look for it earlier.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
-        made.publish(host, &none.collect());
-        made
+        created.publish(host, &none.collect());
+        created
     }
 
     /// Reports counts to Envoy.

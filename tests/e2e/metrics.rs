@@ -66,8 +66,8 @@ pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
     let mut names = all_scraped(url).await?;
     let is_gateway = names.iter().all(|name| !name.starts_with("weir_origin_"));
     let mut take = |gateways| {
-        let taken = names.extract_if(.., |name| Gateways::of(name) == gateways);
-        taken.collect::<BTreeSet<String>>()
+        let accepted = names.extract_if(.., |name| Gateways::of(name) == gateways);
+        accepted.collect::<BTreeSet<String>>()
     };
     let (native, fast_path) = (take(Gateways::Native), take(Gateways::FastPath));
     if is_gateway && Host::of_run().is_native() {

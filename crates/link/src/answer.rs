@@ -81,7 +81,7 @@ pub enum Answer<'a> {
         /// The URL for clients without the app.
         fallback: Cow<'a, str>,
         /// How the page is shown.
-        shown: PageOptions,
+        options: PageOptions,
     },
     /// The preview for programs that show link previews.
     Preview(&'a Preview),
@@ -237,7 +237,7 @@ fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) ->
         fallback => Answer::App {
             url: &app.url,
             fallback: with_query(link, fallback.as_deref().unwrap_or(target), visit),
-            shown: PageOptions {
+            options: PageOptions {
                 in_app: agent::is_in_app(visit.user_agent),
                 language: Language::accepted(visit.accept_language),
             },
@@ -406,8 +406,8 @@ impl<'a> Answer<'a> {
             Self::App {
                 url,
                 fallback,
-                shown,
-            } => page::app(url, &fallback, shown),
+                options: displayed,
+            } => page::app(url, &fallback, displayed),
             Self::Preview(preview) => page::preview(preview),
             Self::Guarded(language) => password::form_page(language, None),
             Self::Gone(why) => site::ended_reply(domain, why, accept_language),

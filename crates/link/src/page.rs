@@ -77,15 +77,16 @@ impl PageMessage {
 }
 
 /// The page that opens the app at `url`, or links to `fallback`.
-pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
+pub(crate) fn app(url: &str, fallback: &str, options: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
-    let [title, hint, open, stay] = app_texts(shown.in_app).map(|text| text.get(shown.language));
+    let [title, hint, open, stay] =
+        app_texts(options.in_app).map(|text| text.get(options.language));
     // In another app's browser, the script would only show an error.
-    let script = match shown.in_app {
+    let script = match options.in_app {
         true => String::new(),
         false => format!("<script>{APP_SCRIPT}</script>"),
     };
-    let head = head(shown.language.tag(), title);
+    let head = head(options.language.tag(), title);
     let body = format!(
         "{head}<main><h1>{title}</h1><p>{hint}</p>\
          <a class=\"main\" id=\"app\" href=\"{url}\">{open}</a>\
@@ -179,36 +180,39 @@ mod tests {
     use base64::Engine;
     use sha2::{Digest, Sha256};
 
-    fn header<'a>(reply: &'a Reply<'_>, wanted: &str) -> &'a str {
+    fn header<'a>(reply: &'a Reply<'_>, expected: &str) -> &'a str {
         let mut headers = reply.headers.iter();
-        let found = headers.find(|(name, _)| *name == wanted);
+        let found = headers.find(|(name, _)| *name == expected);
         &found.unwrap().1
     }
 
     #[test]
     fn preview_page_contains_only_its_texts() {
-        let told = preview(&Preview {
+        let reply = preview(&Preview {
             title: "\"><script>alert('1')</script>".into(),
             text: "a & b".into(),
             image: String::new(),
         });
         let title = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;";
-        assert!(told.body.contains(&format!("<title>{title}</title>")));
+        assert!(reply.body.contains(&format!("<title>{title}</title>")));
         assert!(
-            told.body
+            reply
+                .body
                 .contains(&format!("property=\"og:title\" content=\"{title}\""))
         );
         assert!(
-            told.body
+            reply
+                .body
                 .contains("property=\"og:description\" content=\"a &amp; b\"")
         );
-        assert!(!told.body.contains("og:image") && !told.body.contains("<script"));
-        let told = preview(&Preview {
+        assert!(!reply.body.contains("og:image") && !reply.body.contains("<script"));
+        let reply = preview(&Preview {
             image: "https://i.example/a.png?b&c".into(),
             ..Preview::default()
         });
         assert!(
-            told.body
+            reply
+                .body
                 .contains("og:image\" content=\"https://i.example/a.png?b&amp;c\"")
         );
     }
@@ -241,8 +245,8 @@ mod tests {
     #[test]
     fn embedded_page_asks_for_browser_and_does_not_open_app() {
         let body = |in_app, language| {
-            let shown = PageOptions { in_app, language };
-            app("openapp://x", "https://t.example/", shown).body
+            let options = PageOptions { in_app, language };
+            app("openapp://x", "https://t.example/", options).body
         };
         assert!(body(false, Language::English).contains("<script>"));
         for (language, browser, tag) in [

@@ -95,8 +95,8 @@ pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
     };
     // SAFETY: `raw` is the filter of the running hook, which outlives the value.
     let connection = unsafe { Connection::new(raw) };
-    let made = caught(|| M::connected(&config, connection));
-    made.map_or(core::ptr::null(), |state| {
+    let created = caught(|| M::connected(&config, connection));
+    created.map_or(core::ptr::null(), |state| {
         Rc::into_raw(Rc::new(state)).cast()
     })
 }

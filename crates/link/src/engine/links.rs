@@ -287,12 +287,15 @@ impl Links {
     fn find(&mut self, head: LinkHead<'_>, effects: &mut Effects) {
         let (stream, now_ms) = (head.stream, head.now_ms);
         match self.memory.find(&head.name, now_ms) {
-            CacheLookup::Link { known, is_due } => {
+            CacheLookup::Link {
+                cached: existing,
+                is_due,
+            } => {
                 self.counters.found.increment(Place::Memory);
-                let mut fields = head.fields_for(&known.link, self.trusted_hops);
-                let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
+                let mut fields = head.fields_for(&existing.link, self.trusted_hops);
+                let tag = self.tagger.tag(&existing.link, &head.name, &fields, now_ms);
                 fields.click_tag = tag.as_deref();
-                let answer = answer_of(known, &fields, now_ms);
+                let answer = answer_of(existing, &fields, now_ms);
                 let is_followed = answer.leads_on();
                 let (domain, counters) = (&head.domain, &self.counters);
                 if give(answer, stream, &fields, domain, counters, effects)
@@ -423,14 +426,16 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Option<LinkRequest> {
-        let Some(known) = self.memory.stale(&request.name, now_ms) else {
+        let Some(existing) = self.memory.stale(&request.name, now_ms) else {
             return Some(request);
         };
         self.counters.found.increment(place);
-        let mut fields = request.visitor.fields_for(&known.link, &request.name);
-        let tag = self.tagger.tag(&known.link, &request.name, &fields, now_ms);
+        let mut fields = request.visitor.fields_for(&existing.link, &request.name);
+        let tag = self
+            .tagger
+            .tag(&existing.link, &request.name, &fields, now_ms);
         fields.click_tag = tag.as_deref();
-        let answer = answer_of(known, &fields, now_ms);
+        let answer = answer_of(existing, &fields, now_ms);
         let (counters, clicks) = (&self.counters, self.clicks.as_mut());
         if !request.give(answer, counters, clicks, now_ms, effects) {
             self.led_nowhere(&request);

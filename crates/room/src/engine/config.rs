@@ -200,7 +200,7 @@ impl Config {
         for (at, room) in self.rooms.into_iter().enumerate() {
             let path = format!("rooms[{at}]");
             let room = room.checked(&path, &status_path)?;
-            if rooms.iter().any(|known| known.name == room.name) {
+            if rooms.iter().any(|existing| existing.name == room.name) {
                 let problem = "another room has this name";
                 return Err(FieldError::new(format!("{path}.name"), problem));
             }
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_field_is_refused_by_its_path() {
+    fn invalid_field_is_refused_by_its_path() {
         for (room, others, path) in [
             (r#","colour":1"#, "", "rooms[0].colour"),
             (r#","per_minute":10000001"#, "", "rooms[0].per_minute"),

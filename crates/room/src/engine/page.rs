@@ -266,7 +266,7 @@ fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<TemplatePart>, Str
             .split_once("}}")
             .ok_or("has {{ without a closing }}")?;
         let name = name.trim();
-        if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
+        if let Some((_, value)) = fixed.iter().find(|(existing, _)| *existing == name) {
             escape(value, &mut text);
         } else if let Some(value) = Value::named(name) {
             parts.push(TemplatePart::Text(core::mem::take(&mut text)));

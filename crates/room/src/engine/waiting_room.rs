@@ -213,10 +213,10 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
         let token = self.presented_token(self.rooms.get(room)?, head, now_ms);
-        let brought = token.and_then(|token| token.content.ok());
-        let brought = brought.map(|pass| pass.in_force(now_ms));
-        let is_new = brought.is_none() && user.is_none();
-        let pass = match (brought, user) {
+        let presented = token.and_then(|token| token.content.ok());
+        let presented = presented.map(|pass| pass.in_force(now_ms));
+        let is_new = presented.is_none() && user.is_none();
+        let pass = match (presented, user) {
             // The visitor has signed in as another user since: that user's position counts.
             (Some(pass), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
             (Some(pass), _) => pass,
@@ -331,7 +331,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.call_context(&self.keys, now_ms),
+            context: room.call_context(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
@@ -469,7 +469,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.call_context(&self.keys, now_ms),
+                context: room.call_context(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);
@@ -523,24 +523,24 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         let room = call.requests.first().map(|pending| pending.job.room);
         let room = room.and_then(|room| self.rooms.get_mut(room));
-        let told = match (call.outcome.and_then(read), room) {
-            (Ok((snapshot, told)), Some(room)) => {
+        let reply = match (call.outcome.and_then(read), room) {
+            (Ok((snapshot, reply)), Some(room)) => {
                 room.apply_snapshot(snapshot, now_ms);
-                told
+                reply
             }
             _ => Vec::new(),
         };
-        let mut told = told.into_iter();
+        let mut reply = reply.into_iter();
         for pending in call.requests {
-            let told = told.next();
+            let reply = reply.next();
             let visit = pending
                 .stream
                 .and_then(|stream| self.waiting.remove(&stream));
             let (Some(stream), Some(visit)) = (pending.stream, visit) else {
                 continue;
             };
-            match told {
-                Some(told) => self.answered(stream, visit, told, now_ms, effects),
+            match reply {
+                Some(reply) => self.answered(stream, visit, reply, now_ms, effects),
                 None => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
             }
         }

@@ -192,14 +192,14 @@ const NATIVE_RATES: [Rates; 12] = [
 const ADMISSION: &str = "Redis admission ÷ nginx + Lua + Redis";
 
 const fn native(
-    what: &'static str,
+    subject: &'static str,
     scenario: &'static str,
     to: System,
     connections: usize,
     at_least: f64,
 ) -> Rates {
     Rates {
-        what,
+        what: subject,
         scenario,
         of: WeirNative,
         to,
@@ -402,9 +402,11 @@ mod tests {
         report
     }
 
-    fn bar(what: &str) -> Bar {
+    fn bar(subject: &str) -> Bar {
         let all = bars(&report());
-        all.into_iter().find(|bar| bar.what.contains(what)).unwrap()
+        all.into_iter()
+            .find(|bar| bar.what.contains(subject))
+            .unwrap()
     }
 
     #[test]
@@ -435,8 +437,8 @@ mod tests {
             ..Report::default()
         };
         let all = bars(&report);
-        let is_met = |what: &str| {
-            let bar = all.iter().find(|bar| bar.what.contains(what));
+        let is_met = |subject: &str| {
+            let bar = all.iter().find(|bar| bar.what.contains(subject));
             bar.unwrap().is_met()
         };
         assert_eq!(is_met("edges: p50"), Some(true));

@@ -46,14 +46,14 @@ async fn answer_get(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let known = links.domains();
-    let (domain, id) = match named(&known.domains, &uri, &headers) {
+    let existing = links.domains();
+    let (domain, id) = match named(&existing.domains, &uri, &headers) {
         Ok(named) => named,
         Err(answer) => return *answer,
     };
     let client = Client::from_headers(&headers);
-    let asked = client.visit(&links, &id, &uri, &method);
-    let purpose = match asked.is_click() {
+    let requested = client.visit(&links, &id, &uri, &method);
+    let purpose = match requested.is_click() {
         true => Purpose::Click(ColdLinks::new_click()),
         false => Purpose::Look,
     };
@@ -67,14 +67,14 @@ async fn answer_get(
             return sent(no_target(domain, &headers));
         }
     };
-    let tag = match found.link.is_tracked && asked.is_click() {
+    let tag = match found.link.is_tracked && requested.is_click() {
         true => links.click_tag(&id),
         false => None,
     };
     let visit = Visit {
         left_ms: found.left_ms,
         click_tag: tag.as_deref(),
-        ..asked
+        ..requested
     };
     let answer = decide(&found, &visit);
     if let (Some(click), false) = (purpose.click(), answer.leads_on()) {
@@ -196,8 +196,8 @@ pub(super) async fn unlock(
     headers: HeaderMap,
     entered: Result<Form<PasswordForm>, FormRejection>,
 ) -> Response<Body> {
-    let known = links.domains();
-    let (domain, id) = match named(&known.domains, &uri, &headers) {
+    let existing = links.domains();
+    let (domain, id) = match named(&existing.domains, &uri, &headers) {
         Ok(named) => named,
         Err(answer) => return *answer,
     };
@@ -227,8 +227,8 @@ pub(super) async fn unlock(
         return sent(form_page(language, Some(Refusal::Wrong)));
     };
     let address = client_address(client.nearest);
-    let tried = links.passwords().try_one(&id, address, guard, password);
-    let refusal = match tried.await {
+    let attempted = links.passwords().try_one(&id, address, guard, password);
+    let refusal = match attempted.await {
         PasswordOutcome::Right => return let_in(&links, &id, found, &visit, &client, domain),
         PasswordOutcome::Wrong => Refusal::Wrong,
         PasswordOutcome::TooMany { wait_ms } => Refusal::TooMany {
@@ -246,7 +246,7 @@ fn let_in(
     links: &Links,
     id: &LinkId,
     found: ColdLink,
-    asked: &Visit<'_>,
+    requested: &Visit<'_>,
     client: &Client<'_>,
     domain: &Domain,
 ) -> Response<Body> {
@@ -261,7 +261,7 @@ fn let_in(
     let visit = Visit {
         method: Method::Get,
         click_tag: tag.as_deref(),
-        ..*asked
+        ..*requested
     };
     let answer = answer(&open, &visit);
     if answer.leads_on() {

@@ -39,7 +39,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let arrival = self.arrival(room, head, now_ms)?;
         let room = self.rooms.get_mut(room)?;
         let token = arrival.token.and_then(|token| token.content.ok());
-        let is_known = token.is_none_or(|token| room.knows(&token));
+        let is_known = token.is_none_or(|token| room.covers(&token));
         if !is_known || room.is_alone(now_ms) {
             return None;
         }
