@@ -1,7 +1,7 @@
-// Sends events to Weir: docs/events.md. Each is kept until it was judged, and counts once, by its id.
+// Sends events to Weir: docs/events.md. Each is stored until it has a verdict, and counts once, by its id.
 window.weir = (() => {
-  const EVENT = 'weir.event.', LOST = 'weir.lost', VISITOR = 'weir.visitor', KEPT_MAX = 500, CHARS_MAX = 16e3;
-  let config, store, timer, busy, failures = 0, resumeAt = 0, made = 0;
+  const EVENT = 'weir.event.', LOST = 'weir.lost', VISITOR = 'weir.visitor', STORED_MAX = 500, CHARS_MAX = 16e3;
+  let config, store, timer, busy, failures = 0, resumeAt = 0, created = 0;
   try {
     (store = localStorage)[LOST] ||= 0;
   } catch { store = { [LOST]: 0 }; }
@@ -9,7 +9,7 @@ window.weir = (() => {
   const uuid = () => '10000000-1000-4000-8000-100000000000'.replace(/[018]/g, digit =>
     (digit ^ crypto.getRandomValues(new Uint8Array(1))[0] & 15 >> digit / 4).toString(16));
   const visitor = () => config.consent == 'full' ? store[VISITOR] ||= uuid() : '';
-  const kept = () => Object.keys(store).filter(key => key.startsWith(EVENT)).sort();
+  const stored = () => Object.keys(store).filter(key => key.startsWith(EVENT)).sort();
   const forget = keys => keys.forEach(key => delete store[key]);
 
   function lose(count, why) {
@@ -18,10 +18,10 @@ window.weir = (() => {
   }
 
   function keep(type, attributes) {
-    const id = uuid(), at_ms = Date.now(), over = kept().slice(0, 1 - KEPT_MAX);
+    const id = uuid(), at_ms = Date.now(), over = stored().slice(0, 1 - STORED_MAX);
     if (over[0]) forget(over), lose(over.length, 'too many wait');
     try {
-      store[`${EVENT}${at_ms}.${1e6 + made++}${id}`] =
+      store[`${EVENT}${at_ms}.${1e6 + created++}${id}`] =
         JSON.stringify({ id, type, visitor: visitor() || null, at_ms, attributes });
     } catch { lose(1, 'storage full'); }
     return id;
@@ -29,7 +29,7 @@ window.weir = (() => {
 
   function next() {
     let chars = 0;
-    return kept().slice(0, 50).filter((key, at) => (chars += store[key].length) < CHARS_MAX || !at);
+    return stored().slice(0, 50).filter((key, at) => (chars += store[key].length) < CHARS_MAX || !at);
   }
 
   function request(keys) {
@@ -77,7 +77,7 @@ window.weir = (() => {
   addEventListener('online', () => config && later(resumeAt = 0));
   addEventListener('visibilitychange', () => {
     const keys = config && document.hidden ? next() : [];
-    if (keys[0]) navigator.sendBeacon(...request(keys)); // Its fate is unknown: they stay kept.
+    if (keys[0]) navigator.sendBeacon(...request(keys)); // The result is unknown: events stay stored.
   });
 
   function init({ url, key, consent: level = 'full', page, cookie }) {
@@ -97,7 +97,7 @@ window.weir = (() => {
   function consent(level) { // 'full', 'anonymous' or 'none'
     config.consent = level;
     if (level != 'full') delete store[VISITOR];
-    if (level == 'none') forget(kept());
+    if (level == 'none') forget(stored());
     for (const pair of ['consent=' + level, 'visitor=' + visitor()])
       if (config.cookie) document.cookie = `weir_${pair};path=/;max-age=31536000;samesite=lax`;
   }

@@ -82,7 +82,7 @@ struct Model {
     /// The length of the request head, once a stream is open.
     head: Option<usize>,
     /// The number of chunk bytes of calls that were passed on or refused.
-    taken: usize,
+    used: usize,
     /// Whether the response head was sent.
     answered: bool,
     phase: Phase,
@@ -110,7 +110,7 @@ impl Model {
             config,
             received: Vec::new(),
             head: None,
-            taken: 0,
+            used: 0,
             answered: false,
             phase: Phase::Reading,
         }
@@ -180,7 +180,7 @@ impl Model {
         if chunks.is_over {
             return Inbound::Close;
         }
-        let untaken = chunks.data.get(self.taken..).unwrap_or_default();
+        let untaken = chunks.data.get(self.used..).unwrap_or_default();
         if !matches!(self.phase, Phase::Reading) {
             return match untaken {
                 [] => Inbound::Wait,
@@ -198,7 +198,7 @@ impl Model {
         if !is_bad && rest.len() < length {
             return Inbound::Wait;
         }
-        self.taken += PREFIX_LEN + length;
+        self.used += PREFIX_LEN + length;
         match count_commands(rest) {
             Some(commands) if !is_bad && (1..=self.config.commands_max).contains(&commands) => {
                 let replies = Vec::new();

@@ -18,8 +18,8 @@ pub fn bridge_config(data: &[u8]) {
     use weir_redis_bridge::config::Config;
 
     let names = ["request_bytes_max", "replies_bytes_max", "commands_max"];
-    let taken = match parse::<Config>(data).and_then(Config::checked) {
-        Ok(taken) => taken,
+    let accepted = match parse::<Config>(data).and_then(Config::checked) {
+        Ok(accepted) => accepted,
         Err(refusal) => {
             check_refusal(&refusal);
             return;
@@ -27,9 +27,9 @@ pub fn bridge_config(data: &[u8]) {
     };
     check_nothing_follows::<Config>(data);
     let values = [
-        taken.request_bytes_max,
-        taken.replies_bytes_max,
-        taken.commands_max,
+        accepted.request_bytes_max,
+        accepted.replies_bytes_max,
+        accepted.commands_max,
     ];
     assert!(values.iter().all(|&value| value > 0));
     let written = serde_json::from_slice::<Json>(data).expect("it was read before");
@@ -95,14 +95,14 @@ pub fn gate_config(data: &[u8]) {
         secret.len() >= 16 && !String::from_utf8_lossy(data).contains(secret.as_str())
     };
     let hides_secret = |text: String| {
-        let mut shown = secrets.iter().filter(is_secret);
+        let mut displayed = secrets.iter().filter(is_secret);
         assert!(
-            !shown.any(|secret| text.contains(secret.as_str())),
+            !displayed.any(|secret| text.contains(secret.as_str())),
             "{text}"
         );
     };
-    let taken = match written.clone().checked(&environment) {
-        Ok(taken) => taken,
+    let accepted = match written.clone().checked(&environment) {
+        Ok(accepted) => accepted,
         Err(refusal) => {
             check_refusal(&refusal);
             assert!(!refusal.path.is_empty());
@@ -110,12 +110,12 @@ pub fn gate_config(data: &[u8]) {
             return;
         }
     };
-    hides_secret(format!("{taken:?}"));
-    if let Some(captcha) = &taken.captcha {
+    hides_secret(format!("{accepted:?}"));
+    if let Some(captcha) = &accepted.captcha {
         let secret = &captcha.secret.0;
-        let shown = format!("{captcha:?}");
+        let displayed = format!("{captcha:?}");
         assert!(!secret.is_empty());
-        assert!(secret.len() < 16 || !shown.contains(secret.as_str()));
+        assert!(secret.len() < 16 || !displayed.contains(secret.as_str()));
         assert!(captcha.path.starts_with('/') && (100..=10_000).contains(&captcha.timeout_ms));
         let texts = [&captcha.host, &captcha.path, &captcha.site_key];
         assert!(
@@ -125,34 +125,34 @@ pub fn gate_config(data: &[u8]) {
         );
     }
 
-    assert!(!taken.routes.is_empty());
-    assert_eq!(taken.routes.len(), written.routes.len());
-    let header = &taken.user_header;
+    assert!(!accepted.routes.is_empty());
+    assert_eq!(accepted.routes.len(), written.routes.len());
+    let header = &accepted.user_header;
     assert!(header.eq_ignore_ascii_case(&written.user_header));
     assert!(!header.is_empty() && header.bytes().all(|b| b.is_ascii_graphic() && b != b':'));
     assert!(!header.bytes().any(|b| b.is_ascii_uppercase()));
-    assert!((50..=60_000).contains(&taken.poll_interval_ms));
-    assert!((1..=3_600).contains(&taken.retry_after_s));
-    assert!((1..=86_400_000).contains(&taken.claim_ttl_ms));
+    assert!((50..=60_000).contains(&accepted.poll_interval_ms));
+    assert!((1..=3_600).contains(&accepted.retry_after_s));
+    assert!((1..=86_400_000).contains(&accepted.claim_ttl_ms));
 
-    let pump = taken
+    let pump = accepted
         .redis
         .pump_settings(weir_sale::engine::config::DEADLINE_MS);
     assert!((1..=60_000).contains(&pump.deadline_ms));
     assert!((1..=64).contains(&pump.batches_max));
     assert!((1..=1_000_000).contains(&pump.waiting_max));
-    assert!(!taken.redis.cluster.is_empty());
-    assert!(keys::is_prefix(&taken.redis.key_prefix));
-    let catalogue = catalogue(&taken.redis.key_prefix);
+    assert!(!accepted.redis.cluster.is_empty());
+    assert!(keys::is_prefix(&accepted.redis.key_prefix));
+    let catalogue = catalogue(&accepted.redis.key_prefix);
     assert!(!catalogue.iter().any(|byte| b"{}".contains(byte)));
 
     assert!((1..=KEYS_MAX).contains(&written.claim.keys.len()));
     assert!(secrets.iter().all(|secret| secret.len() >= 32));
-    let signature = taken.claim_keys.sign("claim");
-    assert_eq!(taken.claim_keys.verify("claim", &signature), Ok(()));
+    let signature = accepted.claim_keys.sign("claim");
+    assert_eq!(accepted.claim_keys.verify("claim", &signature), Ok(()));
     assert!(signature.starts_with(&format!("{};", written.claim.keys[0].id)));
-    assert!(taken.token.is_some() || taken.checkout_routes.is_empty());
-    if let Some(token) = &taken.token {
+    assert!(accepted.token.is_some() || accepted.checkout_routes.is_empty());
+    if let Some(token) = &accepted.token {
         assert!(token.ages.min_ms < token.ages.max_ms);
         let signature = token.keys.sign_for(Purpose::OrderToken, "payload");
         assert!(
@@ -162,10 +162,15 @@ pub fn gate_config(data: &[u8]) {
                 .is_ok()
         );
     }
-    assert!((200..=599).contains(&taken.static_page.status));
-    assert!(taken.identify_prefixes.iter().all(|p| p.starts_with('/')));
-    check_limits(&taken.limits);
-    check_overload(&taken.overload);
+    assert!((200..=599).contains(&accepted.static_page.status));
+    assert!(
+        accepted
+            .identify_prefixes
+            .iter()
+            .all(|p| p.starts_with('/'))
+    );
+    check_limits(&accepted.limits);
+    check_overload(&accepted.overload);
 }
 
 /// Checks the limits that the documentation of each field states.
@@ -194,9 +199,12 @@ pub(crate) fn check_refusal(refusal: &FieldError) {
     check_refusal_text(&refusal.problem, &refusal.to_string());
 }
 
-/// Checks that `shown`, the visible text of a refusal, contains the problem.
-pub(crate) fn check_refusal_text(problem: &str, shown: &str) {
-    assert!(!problem.is_empty() && shown.ends_with(problem), "{shown}");
+/// Checks that `presented`, the visible text of a refusal, contains the problem.
+pub(crate) fn check_refusal_text(problem: &str, presented: &str) {
+    assert!(
+        !problem.is_empty() && presented.ends_with(problem),
+        "{presented}"
+    );
 }
 
 /// Checks that only white space may follow a configuration.

@@ -8,8 +8,8 @@ pub fn error_reply(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let failure = classify(data);
     match &failure {
-        Failure::Definite(DefiniteFailure::Reply(said)) => {
-            assert_eq!(said, &text);
+        Failure::Definite(DefiniteFailure::Reply(response)) => {
+            assert_eq!(response, &text);
             // Redis refuses these at a script's first write, but not after another write.
             let names_script = text.contains("script:") || text.contains("user_script");
             let refusals = ["READONLY", "OOM", "MISCONF", "NOREPLICAS"];
@@ -22,7 +22,7 @@ pub fn error_reply(data: &[u8]) {
                 assert!(is_refusal || !text.starts_with(unsure), "{text}");
             }
         }
-        Failure::Unknown(UnknownFailure::Reply(said)) => assert_eq!(said, &text),
+        Failure::Unknown(UnknownFailure::Reply(response)) => assert_eq!(response, &text),
         other => panic!("{other:?} is not of a reply"),
     }
     assert!(failure.to_string().ends_with(text.as_ref()));

@@ -61,23 +61,23 @@ pub fn events_config(data: &[u8]) {
     let environment = |_: &str| -> Option<Vec<u8>> { Some(SECRET.into()) };
     let checked =
         weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
-    let taken = match checked {
-        Ok(taken) => taken,
+    let accepted = match checked {
+        Ok(accepted) => accepted,
         Err(refusal) => {
             assert!(!refusal.to_string().contains(SECRET));
             return check_refusal(&refusal);
         }
     };
     check_nothing_follows::<Config>(data);
-    assert!(taken.collect.is_some() || taken.observe.is_some());
-    assert!((1..=256).contains(&taken.keys.len()));
-    assert!(taken.trusted_hops.is_none_or(|hops| hops <= 16));
-    if let Some(collect) = &taken.collect {
+    assert!(accepted.collect.is_some() || accepted.observe.is_some());
+    assert!((1..=256).contains(&accepted.keys.len()));
+    assert!(accepted.trusted_hops.is_none_or(|hops| hops <= 16));
+    if let Some(collect) = &accepted.collect {
         assert!(collect.path != collect.pixel_path);
         assert!(collect.path.starts_with('/') && collect.pixel_path.starts_with('/'));
     }
-    if let Some(observe) = &taken.observe {
-        assert!(taken.keys.iter().any(|key| key.name == observe.key));
+    if let Some(observe) = &accepted.observe {
+        assert!(accepted.keys.iter().any(|key| key.name == observe.key));
         assert!((1..=EVENTS_MAX).contains(&observe.outbox.events_max));
         assert!((100..=60_000).contains(&observe.outbox.flush_ms));
         assert!((1..=1_000).contains(&observe.outbox.batches_max));

@@ -21,26 +21,26 @@ pub fn fitment_check(data: &[u8]) {
     assert!(data.len() <= BODY_LEN_MAX);
     let (vehicles, skus) = (check.vehicles.len(), check.skus.len());
     assert!((1..=VEHICLES_MAX).contains(&vehicles) && (1..=SKUS_MAX).contains(&skus));
-    let (mut body, mut asked) = (Vec::new(), 0);
+    let (mut body, mut requested) = (Vec::new(), 0);
     let answer = |sku: usize, vehicle: usize| {
-        asked += 1;
+        requested += 1;
         StoredAnswer::Known((sku % 32) as u8).answer(vehicle)
     };
     check.write(answer, &mut body);
-    assert_eq!(asked, vehicles * skus);
+    assert_eq!(requested, vehicles * skus);
     let body: Json = serde_json::from_slice(&body).expect("the answer is JSON");
-    let told = |pointer: String| body.pointer(&pointer).and_then(Json::as_str);
-    for (index, wanted) in check.skus.iter().enumerate() {
+    let reply = |pointer: String| body.pointer(&pointer).and_then(Json::as_str);
+    for (index, required) in check.skus.iter().enumerate() {
         assert_eq!(
-            told(format!("/skus/{index}/sku")),
-            Some(wanted.sku.as_str())
+            reply(format!("/skus/{index}/sku")),
+            Some(required.sku.as_str())
         );
         for vehicle in 0..vehicles {
             let expected = StoredAnswer::Known((index % 32) as u8)
                 .answer(vehicle)
                 .label();
             let pointer = format!("/skus/{index}/answers/{vehicle}");
-            assert_eq!(told(pointer), Some(expected));
+            assert_eq!(reply(pointer), Some(expected));
         }
     }
 }
@@ -70,16 +70,16 @@ pub fn fitment_browse(data: &[u8]) {
 /// field and the reason.
 pub fn fitment_config(data: &[u8]) {
     let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
-    let taken = match checked {
-        Ok(taken) => taken,
+    let accepted = match checked {
+        Ok(accepted) => accepted,
         Err(refusal) => return check_refusal(&refusal),
     };
     check_nothing_follows::<Config>(data);
-    assert!(taken.bridges().iter().all(|bridge| !bridge.is_empty()));
-    assert_eq!(taken.bridges().len(), taken.clusters.len() + 1);
-    assert!((50..=60_000).contains(&taken.poll_interval_ms));
-    assert!((1..=50_000_000).contains(&taken.vehicles_max));
-    assert!(taken.places_max <= 10_000_000);
+    assert!(accepted.bridges().iter().all(|bridge| !bridge.is_empty()));
+    assert_eq!(accepted.bridges().len(), accepted.clusters.len() + 1);
+    assert!((50..=60_000).contains(&accepted.poll_interval_ms));
+    assert!((1..=50_000_000).contains(&accepted.vehicles_max));
+    assert!(accepted.places_max <= 10_000_000);
 }
 
 /// The parsers of all fitment scripts, on one reply. Checks that a reply for one number of SKUs is refused for any
@@ -96,8 +96,8 @@ pub fn fitment_replies(data: &[u8]) {
         assert_eq!(routes.len(), count);
         assert!(fit_route::parse(&value, count + 1).is_err());
     }
-    if let Ok(kept) = fit_verify::parse(&value, count / 2) {
-        assert_eq!(kept.len() * 2, count);
+    if let Ok(retained) = fit_verify::parse(&value, count / 2) {
+        assert_eq!(retained.len() * 2, count);
     }
     let replies = std::slice::from_ref(&value);
     let skus = match &value {

@@ -12,11 +12,11 @@ pub fn history_cold(data: &[u8]) {
         return;
     };
     assert!(data.len() <= VALUE_LEN_MAX && views.len() <= VIEWS_MAX);
-    assert!(views.iter().all(|seen| seen.at_ms <= AT_MS_MAX));
+    assert!(views.iter().all(|observed| observed.at_ms <= AT_MS_MAX));
     let in_order =
         |two: &[weir_history::ViewedProduct]| matches!(two, [a, b] if a.newest_first(b).is_lt());
     assert!(views.windows(2).all(in_order));
-    let names: BTreeSet<_> = views.iter().map(|seen| &seen.sku).collect();
+    let names: BTreeSet<_> = views.iter().map(|observed| &observed.sku).collect();
     assert_eq!(names.len(), views.len());
     let written = encode(&views);
     assert!(written.len() <= VALUE_LEN_MAX);

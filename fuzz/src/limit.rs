@@ -28,20 +28,20 @@ pub fn limit_slot(data: &[u8]) {
     let (bytes, steps) = data.split_at(data.len().min(Slot::len(&quota)));
     let mut slot = Slot::read(bytes.to_vec(), &quota);
     let mut now_ms = START_MS;
-    for &[who, seconds] in steps.as_chunks::<2>().0 {
+    for &[user, seconds] in steps.as_chunks::<2>().0 {
         now_ms = now_ms.saturating_add_signed(i64::from(seconds.cast_signed()) * 1_000);
-        ask(&quota, &mut slot, Fingerprint::new(1, &[who]), now_ms);
+        ask(&quota, &mut slot, Fingerprint::new(1, &[user]), now_ms);
         assert_eq!(Slot::read(slot.as_bytes().to_vec(), &quota), slot);
     }
 }
 
-fn ask(quota: &Quota, slot: &mut Slot, who: Fingerprint, now_ms: u64) {
-    let mut state = slot.state(quota, who, now_ms);
+fn ask(quota: &Quota, slot: &mut Slot, fingerprint: Fingerprint, now_ms: u64) {
+    let mut state = slot.state(quota, fingerprint, now_ms);
     let check = state.check(quota, 1);
     if check.is_allowed() {
         state.charge(quota, 1);
-        slot.put(quota, who, &state, now_ms);
-        assert_eq!(slot.state(quota, who, now_ms), state);
+        slot.put(quota, fingerprint, &state, now_ms);
+        assert_eq!(slot.state(quota, fingerprint, now_ms), state);
         let mut rest = u64::from(quota.burst()) - 1;
         while state.check(quota, 1).is_allowed() {
             assert!(rest > 0, "more than a burst");
@@ -52,7 +52,11 @@ fn ask(quota: &Quota, slot: &mut Slot, who: Fingerprint, now_ms: u64) {
     }
     assert!(check.wait_ms <= 2 * quota.per_ms() + SET_BACK_MS_MAX);
     if quota.algorithm() == Algorithm::Gcra {
-        let at = |ms| slot.state(quota, who, ms).check(quota, 1).is_allowed();
+        let at = |ms| {
+            slot.state(quota, fingerprint, ms)
+                .check(quota, 1)
+                .is_allowed()
+        };
         assert!(at(now_ms + check.wait_ms) && !at(now_ms + check.wait_ms - 1));
     }
 }

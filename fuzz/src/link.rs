@@ -41,7 +41,8 @@ pub fn link_record(data: &[u8]) {
             now_ms: 1_700_000_000_000,
             left_ms: Some(link.life_ms),
         };
-        check_reply(&answer(&link, &visit).reply(&site()));
+        let site = site();
+        check_reply(&answer(&link, &visit).reply(&site, visit.accept_language));
     }
 }
 
@@ -78,19 +79,19 @@ pub fn click_batch(data: &[u8]) {
 /// field and the reason.
 pub fn links_config(data: &[u8]) {
     let checked = weir_engine::config::parse::<Config>(data).and_then(Config::checked);
-    let taken = match checked {
-        Ok(taken) => taken,
+    let accepted = match checked {
+        Ok(accepted) => accepted,
         Err(refusal) => return check_refusal(&refusal),
     };
     check_nothing_follows::<Config>(data);
-    assert!(!taken.redis.cluster.is_empty() && !taken.origin.cluster.is_empty());
-    assert!((1..=1_000_000).contains(&taken.lookups.rate()));
-    assert!((1..=60_000).contains(&taken.origin.timeout_ms));
-    assert!((50..=60_000).contains(&taken.poll_interval_ms));
-    assert!((1..=1_000).contains(&taken.limits.renew_permille));
-    assert!(taken.limits.bytes_max <= 1 << 30 && taken.limits.unknown_max <= 1_000_000);
+    assert!(!accepted.redis.cluster.is_empty() && !accepted.origin.cluster.is_empty());
+    assert!((1..=1_000_000).contains(&accepted.lookups.rate()));
+    assert!((1..=60_000).contains(&accepted.origin.timeout_ms));
+    assert!((50..=60_000).contains(&accepted.poll_interval_ms));
+    assert!((1..=1_000).contains(&accepted.limits.renew_permille));
+    assert!(accepted.limits.bytes_max <= 1 << 30 && accepted.limits.unknown_max <= 1_000_000);
     assert!(
-        taken
+        accepted
             .clicks
             .is_none_or(|clicks| (100..=60_000).contains(&clicks.flush_ms))
     );
@@ -129,7 +130,8 @@ pub fn link_click(data: &[u8]) {
     assert_eq!(LinkName::from(&link), name);
     let now_ms = 1_700_000_000_000;
     for link in [&plain(), &choosy()] {
-        check_reply(&answer(link, &fields.visit(None, now_ms)).reply(&site()));
+        let answer = answer(link, &fields.visit(None, now_ms));
+        check_reply(&answer.reply(&site(), fields.accept_language));
     }
     check_memory(&name, now_ms);
     check_row(&name, &fields, now_ms);
@@ -207,13 +209,13 @@ fn check_memory(name: &LinkName, now_ms: u64) {
     let mut memory = Memory::new(limits, 1);
     memory.learn_unknown(name, now_ms);
     assert_eq!(memory.find(name, now_ms), CacheLookup::Unknown);
-    let learnt = LinkReading {
+    let reading = LinkReading {
         link: plain(),
         is_used_up: false,
         left_ms: None,
         source: Source::Redis,
     };
-    memory.learn(name, learnt, now_ms);
+    memory.learn(name, reading, now_ms);
     assert!(matches!(
         memory.find(name, now_ms),
         CacheLookup::Link { is_due: false, .. }

@@ -25,8 +25,8 @@ pub fn cut(data: &[u8]) -> Vec<&[u8]> {
         if rest.is_empty() {
             break;
         }
-        let (piece, after) = rest.split_at(length(byte).min(rest.len()));
-        pieces.push(piece);
+        let (chunk, after) = rest.split_at(length(byte).min(rest.len()));
+        pieces.push(chunk);
         rest = after;
     }
     pieces

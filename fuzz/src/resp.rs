@@ -112,24 +112,24 @@ struct Framed {
 fn frame<'a>(direction: Direction, pieces: impl IntoIterator<Item = &'a [u8]>) -> Framed {
     let mut framer = Framer::new(direction);
     let (mut ends, mut at) = (Vec::new(), 0);
-    for mut piece in pieces {
-        while !piece.is_empty() {
-            let progress = match framer.advance(piece, 1) {
+    for mut chunk in pieces {
+        while !chunk.is_empty() {
+            let progress = match framer.advance(chunk, 1) {
                 Ok(progress) => progress,
                 Err(malformed) => {
                     let end = Err(malformed);
                     return Framed { ends, end };
                 }
             };
-            assert!((1..=piece.len()).contains(&progress.used));
+            assert!((1..=chunk.len()).contains(&progress.used));
             at += progress.used;
-            piece = &piece[progress.used..];
+            chunk = &chunk[progress.used..];
             if progress.frames == 1 {
                 assert!(framer.is_between_frames());
                 ends.push(at);
             } else {
                 assert_eq!(progress.frames, 0);
-                assert!(piece.is_empty(), "it stops only at the end of a frame");
+                assert!(chunk.is_empty(), "it stops only at the end of a frame");
             }
         }
     }

@@ -28,15 +28,15 @@ pub fn script_replies(data: &[u8]) {
     }
     check_claims(&value);
     if let Ok(replies) = release::parse(&value, count) {
-        let said = replies.into_iter().map(say_release).collect();
-        assert_eq!(Value::Array(said), value);
+        let messages = replies.into_iter().map(say_release).collect();
+        assert_eq!(Value::Array(messages), value);
     }
     if let Ok(reply) = settle::parse(&value) {
-        let said = match reply {
+        let messages = match reply {
             SettleReply::Nothing => 0,
             SettleReply::Settled => 1,
         };
-        assert_eq!(Value::Integer(said), value);
+        assert_eq!(Value::Integer(messages), value);
     }
     if let Ok(was_cold) = warm::parse(&value) {
         assert_eq!(Value::Integer(was_cold.into()), value);
@@ -84,23 +84,26 @@ fn check_limits(value: &Value, count: usize) {
         };
         let lens: Vec<usize> = requests.iter().map(Vec::len).collect();
         assert_eq!(lens, shape);
-        let is_charged = |answers: &Vec<Answer>| answers.iter().any(|answer| answer.taken > 0);
+        let is_charged = |answers: &Vec<Answer>| answers.iter().any(|answer| answer.used > 0);
         for answers in requests.iter().filter(|answers| is_charged(answers)) {
             assert!(answers.iter().all(|answer| answer.check.is_allowed()));
         }
-        let said = requests.iter().flatten().flat_map(say_limit).collect();
-        assert_eq!(integers(said), *value);
+        let replies = requests.iter().flatten().flat_map(say_limit).collect();
+        assert_eq!(integers(replies), *value);
     }
 }
 
 fn say_limit(answer: &Answer) -> [i128; 5] {
-    let Answer { check, taken } = *answer;
+    let Answer {
+        check,
+        used: accepted,
+    } = *answer;
     [
         check.wait_ms.into(),
         check.remaining.into(),
         check.reset_ms.into(),
         check.mark.into(),
-        taken.into(),
+        accepted.into(),
     ]
 }
 
@@ -114,8 +117,8 @@ fn check_claims(value: &Value) {
         assert!(claim::parse(value, wrong).is_err());
     }
     if let Ok(replies) = claim::parse(value, count) {
-        let said: Vec<String> = replies.into_iter().map(say_claim).collect();
-        assert_eq!(Value::Bulk(said.join(",").into()), *value);
+        let messages: Vec<String> = replies.into_iter().map(say_claim).collect();
+        assert_eq!(Value::Bulk(messages.join(",").into()), *value);
     }
 }
 
@@ -155,11 +158,11 @@ fn say_release(reply: ReleaseReply) -> Value {
 }
 
 fn check_audit(reply: &Audit, value: &Value) {
-    let Value::Array(heard) = value else {
+    let Value::Array(received) = value else {
         panic!("an audit was read from {value:?}");
     };
     let stock = integers(reply.stock.into_iter().map(i128::from).collect());
-    assert_eq!(stock, heard[0]);
+    assert_eq!(stock, received[0]);
     let terms: Vec<i128> = vec![
         reply.held.into(),
         reply.bought.into(),
@@ -167,13 +170,13 @@ fn check_audit(reply: &Audit, value: &Value) {
         reply.epoch.into(),
         reply.sequence.into(),
     ];
-    assert_eq!(integers(terms), Value::Array(heard[1..6].to_vec()));
+    assert_eq!(integers(terms), Value::Array(received[1..6].to_vec()));
     let pairs = |value: &Value| match value {
         Value::Array(flat) => flat.len() / 2,
         other => panic!("no hash: {other:?}"),
     };
-    assert_eq!(reply.transfers.len(), pairs(&heard[6]));
-    assert_eq!(reply.deposits.len(), pairs(&heard[7]));
+    assert_eq!(reply.transfers.len(), pairs(&received[6]));
+    assert_eq!(reply.deposits.len(), pairs(&received[7]));
 }
 
 fn integers(fields: Vec<i128>) -> Value {

@@ -40,8 +40,8 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 /// Runs the target, and reports the input if it fails.
 fn run(target: Target, name: &str, input: &[u8], origin: &str) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
-        let shown = input.escape_ascii();
-        panic!("{name} fails on {origin}: b\"{shown}\"");
+        let displayed = input.escape_ascii();
+        panic!("{name} fails on {origin}: b\"{displayed}\"");
     }
 }
 

@@ -106,11 +106,11 @@ impl Process {
     fn close_stream(&self, uid: VmUid, stream: u32, status: u32) {
         let (root, was_ended) = {
             let world = &mut *self.world.borrow_mut();
-            let Some(known) = world.vm(uid).grpc_streams.get_mut(&stream) else {
+            let Some(existing) = world.vm(uid).grpc_streams.get_mut(&stream) else {
                 return;
             };
-            let root = known.root;
-            let before = std::mem::replace(&mut known.state, GrpcState::Closing);
+            let root = existing.root;
+            let before = std::mem::replace(&mut existing.state, GrpcState::Closing);
             world.forget_messages(uid, stream);
             world.vm(uid).call_status = (status, String::new());
             (root, before == GrpcState::Ended)

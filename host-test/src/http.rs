@@ -504,7 +504,7 @@ impl Process {
     /// `proxy_send_local_response`: the reply passes the filter's response callbacks, unless a response has started. If
     /// the client has part of that already, the stream is reset.
     pub(crate) fn reply(&self, id: StreamId, reply: LocalReply) {
-        let (begun, sent) = {
+        let (started, sent) = {
             let world = self.world.borrow();
             let stream = &world.streams[id];
             if stream.end.is_some() {
@@ -516,7 +516,7 @@ impl Process {
         if sent {
             return self.reset(id);
         }
-        if begun {
+        if started {
             return self.reply_directly(id, reply);
         }
         {

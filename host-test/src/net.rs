@@ -207,22 +207,22 @@ impl Process {
         None
     }
 
-    fn conn_data(&self, id: ConnId, way: ByteDirection, bytes: &[u8], end: bool) -> Vec<u8> {
+    fn conn_data(&self, id: ConnId, direction: ByteDirection, bytes: &[u8], end: bool) -> Vec<u8> {
         let args = {
             let conn = &mut self.world.borrow_mut().conns[id];
             if conn.state != ConnState::Open {
                 return Vec::new();
             }
             let context = conn.context;
-            let pipe = way.pipe(conn);
+            let pipe = direction.pipe(conn);
             pipe.held.extend_from_slice(bytes);
             pipe.visible = true;
             [context, crate::abi::u32_of(pipe.held.len()), u32::from(end)]
         };
-        let result = self.conn_callback(id, way.callback(), &args);
+        let result = self.conn_callback(id, direction.callback(), &args);
         let conn = &mut self.world.borrow_mut().conns[id];
         let open = conn.state == ConnState::Open;
-        let pipe = way.pipe(conn);
+        let pipe = direction.pipe(conn);
         match result {
             Some(0) if open => {
                 pipe.visible = false;

@@ -154,8 +154,8 @@ impl Process {
     fn queue_ready(&self, slot: SlotId, context: ContextId, queue: u32) {
         let uid = self.world.borrow().slots.get(slot).and_then(|slot| slot.vm);
         let Some(uid) = uid else { return };
-        let known = (self.world.borrow_mut().vm(uid).contexts).contains_key(&context);
-        if known {
+        let existing = (self.world.borrow_mut().vm(uid).contexts).contains_key(&context);
+        if existing {
             // The VM has recorded a trap; the result is not needed.
             let _ = self.callback(uid, context, "proxy_on_queue_ready", &[context, queue]);
         }

@@ -70,12 +70,12 @@ fn length(bytes: &[u8]) -> Result<usize, Short> {
     // The remaining values of each open level, which avoids recursion.
     let mut open = vec![1usize];
     let mut at = 0;
-    while let Some(left) = open.last_mut() {
-        if *left == 0 {
+    while let Some(remaining) = open.last_mut() {
+        if *remaining == 0 {
             open.pop();
             continue;
         }
-        *left -= 1;
+        *remaining -= 1;
         let (kind, number, line_end) = line(bytes, at)?;
         at = line_end;
         match (kind, number) {

@@ -17,8 +17,8 @@ const FILTER: &str = r#"
     (i32.eq (local.get $do) (i32.const 112)))
 "#;
 
-fn send(host: &Host, what: &str) -> StreamState {
-    host.request(0).header("x-do", what).send().state()
+fn send(host: &Host, subject: &str) -> StreamState {
+    host.request(0).header("x-do", subject).send().state()
 }
 
 fn failed(state: &StreamState) -> bool {
@@ -53,7 +53,7 @@ fn trap_ends_the_vm_permanently() {
 }
 
 #[test]
-fn a_reload_makes_a_fresh_vm_at_most_once_a_second() {
+fn reload_creates_at_most_one_vm_per_second() {
     let builder = host(FILTER).failure_policy(FailurePolicy::FailReload);
     let host = builder.start().unwrap();
     let paused = host.request(0).header("x-do", "p").send();
@@ -78,7 +78,7 @@ fn failing_open_passes_requests() {
 }
 
 #[test]
-fn a_test_can_trap_and_fail_host_calls() {
+fn test_can_trap_and_fail_host_calls() {
     let host = host(FILTER).start().unwrap();
     host.fail_next("proxy_get_header_map_value", Status::InternalFailure);
     host.request(0).header("x-do", "t").send();
@@ -142,16 +142,16 @@ fn unchecked_reply_is_a_violation_and_is_not_delivered() {
     let violations = host.violations();
     assert_eq!(violations.len(), 1);
     assert_eq!(violations[0].call, "proxy_send_local_response");
-    let told = violations[0].to_string();
+    let message = violations[0].to_string();
     assert!(
-        told.contains("set_effective_context(3) had failed"),
-        "{told}"
+        message.contains("set_effective_context(3) had failed"),
+        "{message}"
     );
 }
 
 #[test]
 #[should_panic(expected = "calls that crash Envoy")]
-fn a_violation_fails_the_test_when_the_host_is_dropped() {
+fn violation_fails_the_test_when_the_host_is_dropped() {
     let host = host(&answerer(2, 0)).start().unwrap();
     host.request(0).send().disconnect();
     host.enqueue("q", "");
@@ -200,7 +200,7 @@ fn too_many_answers_from_one_callback_overflow_the_stack() {
 }
 
 #[test]
-fn a_trap_after_a_reply_is_still_a_503() {
+fn trap_after_a_reply_still_returns_503() {
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (call $answer (i32.const 403)) (unreachable))"#;
     let host = host(own).start().unwrap();
@@ -208,7 +208,7 @@ fn a_trap_after_a_reply_is_still_a_503() {
 }
 
 #[test]
-fn an_effective_context_ends_with_its_callback() {
+fn effective_context_ends_with_its_callback() {
     // The first notification makes context 2 effective; the second resumes without setting a context.
     let own = r#"
       (data (i32.const 0) "q")

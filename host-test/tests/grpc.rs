@@ -126,15 +126,15 @@ fn bodies(calls: &[Call]) -> Vec<String> {
 
 #[test]
 fn messages_are_answered_on_one_open_stream() {
-    let mut asked = 0;
+    let mut requested = 0;
     let host = start(Upstream::scripted(move |call| {
         assert_eq!(call.headers.text(":method"), Some("POST"));
         assert_eq!(call.headers.text(":path"), Some("/weir.Redis/Ask"));
         assert_eq!(call.headers.text(":authority"), Some("redis"));
         assert_eq!(call.headers.text("x-from"), Some("weir"));
         assert_eq!((call.stream(), call.timeout), (Some(6), None));
-        asked += 1;
-        Reply::ok(format!("+PONG {asked}"))
+        requested += 1;
+        Reply::ok(format!("+PONG {requested}"))
     }));
     assert_eq!(act(&host, "o"), ["00", "06"]);
     assert!(host.calls().is_empty(), "an open stream has said nothing");
@@ -314,11 +314,11 @@ fn missing_grpc_callbacks_are_not_called() {
 }
 
 /// Asserts a single violation, by its call and a part of its explanation.
-fn assert_violation(host: &Host, call: &str, piece: &str) {
+fn assert_violation(host: &Host, call: &str, chunk: &str) {
     let violations = host.take_violations();
     assert_eq!(violations.len(), 1, "{violations:?}");
     assert_eq!(violations[0].call, call);
-    assert!(violations[0].explanation.contains(piece), "{violations:?}");
+    assert!(violations[0].explanation.contains(chunk), "{violations:?}");
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn grpc_use_that_crashes_envoy_is_a_violation() {
     assert_eq!(act(&host, "ee"), ["00", "00"]);
     assert_violation(&host, "proxy_grpc_close", "ended twice");
 
-    for (letter, call, piece) in [
+    for (letter, call, chunk) in [
         ("-", "proxy_grpc_cancel", "did not cancel"),
         ("s", "proxy_grpc_send", "may be reset"),
     ] {
@@ -342,14 +342,14 @@ fn grpc_use_that_crashes_envoy_is_a_violation() {
         settle(&host);
         let violations = host.violations();
         let found = (violations.iter()).find(|violation| violation.call == call);
-        assert!(found.unwrap().explanation.contains(piece));
+        assert!(found.unwrap().explanation.contains(chunk));
         assert_eq!(act(&host, "s"), ["01"], "it is gone all the same");
         host.take_violations();
     }
 }
 
 #[test]
-fn a_real_resp_server_answers_on_the_stream() {
+fn real_resp_server_answers_on_the_stream() {
     let host = start(Upstream::resp(resp_server(b"+PONG\r\n")));
     act(&host, "o");
     for _ in 0..2 {

@@ -106,7 +106,7 @@ const PAUSER: &str = r#"
 "#;
 
 #[test]
-fn paused_request_holds_everything_after_it_until_resumed() {
+fn paused_request_delays_later_data_until_resumed() {
     let own = format!(
         r#"{PAUSER}
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
@@ -200,7 +200,7 @@ fn resume_before_the_pause_has_no_effect() {
 }
 
 #[test]
-fn a_filter_can_reset_a_stream() {
+fn filter_can_reset_a_stream() {
     let own = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (drop (call $close (i32.const 0))) (i32.const 1))"#;
     let host = host(own).start().unwrap();
@@ -283,7 +283,7 @@ fn header_property_contains_all_its_values() {
 }
 
 #[test]
-fn the_same_request_costs_the_same_fuel() {
+fn equal_requests_use_equal_fuel() {
     let own = format!(
         r#"{READ_USER} (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
              (call $read_user) (i32.const 0))"#

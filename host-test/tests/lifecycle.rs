@@ -34,7 +34,7 @@ const TRACE: &str = r#"
 "#;
 
 #[test]
-fn a_plugin_starts_in_n_plus_two_vms() {
+fn plugin_starts_in_n_plus_two_vms() {
     let host = host(TRACE).workers(3).start().unwrap();
     let threads: Vec<_> = (host.logs().iter())
         .filter(|line| line.message == "configure")
@@ -149,7 +149,7 @@ fn refused_configuration_prevents_the_host_start() {
 }
 
 #[test]
-fn a_new_configuration_keeps_the_vm_and_replaces_the_root() {
+fn new_configuration_keeps_the_vm_and_replaces_the_root() {
     let host = host(PICKY).plugin_config("good").start().unwrap();
     let error = host.reconfigure("bad").unwrap_err();
     assert!(error.logged("bad"));

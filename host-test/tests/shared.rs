@@ -27,10 +27,10 @@ const DATA: &str = r#"
     (i32.const 0))
 "#;
 
-fn act(host: &Host, worker: usize, what: &str, value: &str) -> Vec<String> {
+fn act(host: &Host, worker: usize, subject: &str, value: &str) -> Vec<String> {
     host.clear_logs();
     host.request(worker)
-        .header("x-do", what)
+        .header("x-do", subject)
         .header("x-value", value)
         .send();
     worker_logs(host)
@@ -138,7 +138,7 @@ fn queues_are_resolved_across_vm_ids() {
 }
 
 #[test]
-fn metrics_add_up_over_vms_and_refuse_what_envoy_refuses() {
+fn metrics_add_up_over_vms_and_refuse_like_envoy() {
     let own = r#"
       (data (i32.const 0) "count") (data (i32.const 8) "level") (data (i32.const 16) "sizes")
       (func $try (param $id i32) (param $by i64) (call $note (call $increment (local.get $id) (local.get $by))))

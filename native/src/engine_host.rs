@@ -374,8 +374,8 @@ impl EngineHost {
     pub fn recover(&self, answer: &Arc<Answer>) {
         let mut state = self.lock();
         let Common { filter, json, .. } = &*self.common;
-        if let Ok(made) = make(filter, json, &ProcessHost, true) {
-            state.engine = made.engine;
+        if let Ok(created) = make(filter, json, &ProcessHost, true) {
+            state.engine = created.engine;
         }
         state.generation = state.generation.wrapping_add(1);
         state.effects = Effects::new();

@@ -215,8 +215,8 @@ impl Config {
         }
         config.add(engine, redis.clone(), is_validating)?;
         for _ in 1..settings.engines {
-            let made = make(filter, &config.common.json, &ProcessHost, true)?;
-            config.add(made.engine, redis.clone(), is_validating)?;
+            let created = make(filter, &config.common.json, &ProcessHost, true)?;
+            config.add(created.engine, redis.clone(), is_validating)?;
         }
         if !is_validating {
             config.open_worker_connections()?;
@@ -306,7 +306,7 @@ impl Module for Filters {
 
     fn configure(host: &ConfigHost<'_>, name: &[u8], config: &[u8]) -> Option<Config> {
         log_panics();
-        let made = Config::new(host, name, config);
+        let created = Config::new(host, name, config);
         let refused = |error: &FieldError| {
             let name = String::from_utf8_lossy(name);
             abi::log(
@@ -314,7 +314,7 @@ impl Module for Filters {
                 &format!("{name}: configuration refused: {error}"),
             );
         };
-        made.inspect_err(refused).ok()
+        created.inspect_err(refused).ok()
     }
 
     fn dropped(config: &Config) {
@@ -593,18 +593,18 @@ impl Stream {
 
     /// Handles the end of the stream.
     fn close(&self, end: Option<&HookEnd<'_>>) {
-        let left = self
+        let remaining = self
             .slot
             .take()
             .map_or_else(ClosedSlot::default, |slot| slot.close());
         let phase = self.phase.replace(Phase::Apart);
         let is_open = matches!(phase, Phase::Waits | Phase::Reads { .. } | Phase::Open);
-        if is_open || left.undelivered {
+        if is_open || remaining.undelivered {
             let end = end.map(|end| end as &dyn weir_engine::StreamEnd);
             let id = self.id.get();
-            self.engine_host.on_closed(id, left.undelivered, end);
+            self.engine_host.on_closed(id, remaining.undelivered, end);
         }
-        if left.is_rung {
+        if remaining.is_rung {
             self.engine_host.work();
         }
     }
@@ -664,8 +664,9 @@ mod tests {
     #[test]
     fn refusal_names_the_field() {
         let error = |filter: &registry::Filter, json: &str| {
-            let made = make(filter, json.as_bytes(), &ProcessHost, true);
-            made.err()
+            let created = make(filter, json.as_bytes(), &ProcessHost, true);
+            created
+                .err()
                 .map(|error| error.to_string())
                 .unwrap_or_default()
         };

@@ -73,15 +73,15 @@ impl HostMetrics {
             }
         }
         let fast_path_answers = host.define_counter(FAST_PATH_ANSWERS, &FAST_PATH_ANSWER_LABELS);
-        let made = Self {
+        let created = Self {
             counters,
             filter: filter.name,
             fast_path_answers,
         };
         // Envoy shows a labelled counter only after its first increment, but operators look for it earlier.
         let none = metrics.counters().map(|name| (name.to_owned(), 0));
-        made.publish(host, &none.collect());
-        made
+        created.publish(host, &none.collect());
+        created
     }
 
     /// Reports counts to Envoy.

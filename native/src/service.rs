@@ -81,11 +81,11 @@ async fn serve(engine_host: Arc<EngineHost>, mut orders: UnboundedReceiver<Order
     let clients: Vec<Rc<Client>> = redis.iter().map(Client::new).map(Rc::new).collect();
     let mut calls = JoinSet::new();
     let mut last_tick = Instant::now();
-    let mut told = last_tick;
+    let mut reply = last_tick;
     let mut end = None;
     loop {
         let due = last_tick + Duration::from_millis(engine_host.tick_ms());
-        let due = due.min(told + TELL_PERIOD);
+        let due = due.min(reply + TELL_PERIOD);
         let is_to_come = |end: &Instant| *end > Instant::now();
         let until = end.filter(is_to_come).map_or(due, |end| end.min(due));
         tokio::select! {
@@ -110,8 +110,8 @@ async fn serve(engine_host: Arc<EngineHost>, mut orders: UnboundedReceiver<Order
             worker_redis::check();
             clients.iter().for_each(|client| client.close_idle());
         }
-        if now >= told + TELL_PERIOD {
-            told = now;
+        if now >= reply + TELL_PERIOD {
+            reply = now;
             engine_host.common().call_main();
         }
         let is_idle = calls.is_empty() && orders.is_empty();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field() {
+    fn refusal_names_the_field() {
         for (native, path) in [
             (r#"{"engines":0}"#, "native.engines"),
             (r#"{"color":0}"#, "native.color"),

@@ -54,11 +54,11 @@ impl SharedData for ProcessData {
             return true;
         };
         match part.get_mut(key) {
-            Some((known, at)) => {
+            Some((existing, at)) => {
                 let is_current = version == 0 || version == *at;
                 if is_current {
-                    known.clear();
-                    known.extend_from_slice(value);
+                    existing.clear();
+                    existing.extend_from_slice(value);
                     *at = next(*at);
                 }
                 is_current
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_succeeds_only_on_the_version_that_was_read() {
+    fn write_succeeds_only_on_the_version_read() {
         let (data, key) = (ProcessData, "test.versions");
         assert_eq!(data.get(key), None);
         assert!(data.set(key, b"1", MISSING));

@@ -106,9 +106,8 @@ impl Calls {
         let message = self.call(body).await?;
         let (mut rest, mut values) = (&message[..], Vec::new());
         while !rest.is_empty() {
-            let shown = rest.escape_ascii().to_string();
-            let (value, used) =
-                decode(rest).map_err(|error| anyhow::anyhow!("{error}: {shown}"))?;
+            let text = rest.escape_ascii().to_string();
+            let (value, used) = decode(rest).map_err(|error| anyhow::anyhow!("{error}: {text}"))?;
             values.push(value);
             rest = &rest[used..];
         }

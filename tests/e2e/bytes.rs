@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_stack::Stack;
-use weir_tests::{books, until};
+use weir_tests::{stock_balance, until};
 
 /// The raw answer to a request that buys from `sale` with unmodified `headers`.
 async fn ask(stack: &Stack, sale: &str, headers: &[u8]) -> Result<String> {
@@ -45,7 +45,7 @@ async fn non_text_byte_crashes_nothing() -> Result<()> {
     let noisy = b"x-user-id: alice\r\nx-noise: \xff\xfe\r\ncookie: \x80=\xff\r\n";
     let answer = ask(&stack, "bytes", noisy).await?;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    assert_eq!(books(&stack, "bytes").await?.orders, 1);
+    assert_eq!(stock_balance(&stack, "bytes").await?.orders, 1);
     assert!(!stack.envoy.process().tail(200).contains("VM failed"));
     stack.check_children()?;
     Ok(())
@@ -77,7 +77,7 @@ async fn client_cannot_forge_a_claim_or_bypass_the_gate() -> Result<()> {
     }
     assert_eq!(raw_status(&stack, "/orders").await?, "404");
     assert_eq!(raw_status(&stack, "//orders").await?, "404");
-    assert_eq!(books(&stack, "forge").await?.orders, 1);
+    assert_eq!(stock_balance(&stack, "forge").await?.orders, 1);
     Ok(())
 }
 
@@ -129,8 +129,8 @@ async fn origin_accepts_every_request_that_the_gateway_passes() -> Result<()> {
         }
     }
     assert!(orders >= 12, "{orders}");
-    let books = books(&stack, "readable").await?;
-    assert_eq!((books.orders, books.held), (orders, 0));
+    let stock_balance = stock_balance(&stack, "readable").await?;
+    assert_eq!((stock_balance.orders, stock_balance.held), (orders, 0));
     Ok(())
 }
 
@@ -160,14 +160,21 @@ async fn unit_of_an_order_refused_unread_is_for_sale_again_at_once() -> Result<(
         })
         .await?;
     }
-    let books = books(&stack, "unread").await?;
-    assert_eq!((books.orders, books.held, books.stock), (4, 0, 0));
+    let stock_balance = stock_balance(&stack, "unread").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (4, 0, 0)
+    );
     Ok(())
 }
 
 /// The origin must not wait for bytes that a client never sends, because the claim would hold a unit meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_kind_of_body_blocks_an_order_or_holds_a_unit() -> Result<()> {
+async fn no_body_blocks_an_order_or_reserves_a_unit() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("body")
@@ -190,7 +197,14 @@ async fn no_kind_of_body_blocks_an_order_or_holds_a_unit() -> Result<()> {
         client.read_exact(&mut status).await?;
         assert_eq!(&status, b"HTTP/1.1 201", "{user}");
     }
-    let books = books(&stack, "body").await?;
-    assert_eq!((books.orders, books.held, books.stock), (3, 0, 2));
+    let stock_balance = stock_balance(&stack, "body").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (3, 0, 2)
+    );
     Ok(())
 }

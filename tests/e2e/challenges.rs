@@ -16,7 +16,7 @@ use weir_stack::envoy::{EnvoyConfig, GATE};
 use weir_stack::http::{self, Method, Response};
 use weir_stack::report::SilentReporter;
 use weir_stack::{GatewayOptions, Stack, ports, tools};
-use weir_tests::{Browser, Server, books, response, verdict};
+use weir_tests::{Browser, Server, response, stock_balance, verdict};
 
 const SOLVER: &str = include_str!("../../sdk/weir-challenge.js");
 
@@ -31,10 +31,10 @@ async fn check_out(gateway: &str, user: &str, more: &[(&str, &str)]) -> Result<R
 }
 
 /// The challenge for `user`.
-async fn asked(gateway: &str, user: &str) -> Result<Value> {
+async fn challenge_for(gateway: &str, user: &str) -> Result<Value> {
     let answer = check_out(gateway, user, &[]).await?;
-    let heard = (answer.status, verdict(&answer));
-    ensure!(heard == (403, "challenge_required"), "{heard:?}");
+    let received = (answer.status, verdict(&answer));
+    ensure!(received == (403, "challenge_required"), "{received:?}");
     let problem = answer.json()?;
     ensure!(problem["error"] == "challenge_required", "{problem}");
     Ok(problem["challenge"].clone())
@@ -79,7 +79,7 @@ async fn working(prefix: &str) -> Result<Stack> {
 async fn proof_of_work_gives_one_token_across_gateways() -> Result<()> {
     let mut stack = working("work").await?;
     let gateways = stack.gateway_urls();
-    let challenge = asked(&gateways[0], "alice").await?;
+    let challenge = challenge_for(&gateways[0], "alice").await?;
     let solutions = solutions(&challenge, 8)?;
 
     let mut answers = JoinSet::new();
@@ -122,7 +122,7 @@ async fn proof_of_work_gives_one_token_across_gateways() -> Result<()> {
     ];
     let bought = http::send(Method::POST, &stack.buy_url("challenge"), &headers, "").await?;
     assert_eq!((bought.status, verdict(&bought)), (201, "granted"));
-    assert_eq!(books(&stack, "challenge").await?.orders, 1);
+    assert_eq!(stock_balance(&stack, "challenge").await?.orders, 1);
 
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut solved = 0;
@@ -142,7 +142,7 @@ async fn proof_of_work_gives_one_token_across_gateways() -> Result<()> {
 async fn solution_gives_no_token_without_redis_and_one_afterwards() -> Result<()> {
     let mut stack = working("away").await?;
     let gateway = stack.gateway_url();
-    let solution = solutions(&asked(&gateway, "alice").await?, 1)?.remove(0);
+    let solution = solutions(&challenge_for(&gateway, "alice").await?, 1)?.remove(0);
     let headers = [("x-weir-solution", solution.as_str())];
     stack.redis.server.as_mut().context("its own Redis")?.stop();
     let answer = check_out(&gateway, "alice", &headers).await?;
@@ -190,7 +190,7 @@ async fn provider(port: u16, secret: &str) -> Result<Server> {
 }
 
 /// A gate that verifies solutions with the provider at this port.
-fn asking(config: EnvoyConfig, port: u16, if_unreachable: &str) -> Result<EnvoyConfig> {
+fn with_provider(config: EnvoyConfig, port: u16, if_unreachable: &str) -> Result<EnvoyConfig> {
     let captcha = json!({
         "cluster": "captcha", "host": "captcha.example", "path": "/siteverify", "site_key": "public",
         // A secret that the gate already has.
@@ -211,7 +211,7 @@ async fn with_captcha(prefix: &str, port: u16, if_unreachable: &'static str) -> 
     let stack = Stack::builder()
         .workers(2)
         .key_prefix(prefix)
-        .edit_config(move |config| asking(config, port, if_unreachable))
+        .edit_config(move |config| with_provider(config, port, if_unreachable))
         .start()
         .await?;
     let wants = json!({ "token": true, "challenge": { "captcha": {} } });
@@ -220,17 +220,20 @@ async fn with_captcha(prefix: &str, port: u16, if_unreachable: &'static str) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn captcha_provider_decides_which_user_gets_a_token() -> Result<()> {
+async fn captcha_provider_decides_about_each_token() -> Result<()> {
     // The stack generates its secrets, so the provider receives its own later.
     let port = ports::free()?;
     let stack = with_captcha("captcha", port, "refuse").await?;
     let gateway = stack.gateway_url();
-    let asked = asked(&gateway, "alice").await?;
-    assert_eq!(asked["captcha"]["site_key"], "public");
+    let challenge_for = challenge_for(&gateway, "alice").await?;
+    assert_eq!(challenge_for["captcha"]["site_key"], "public");
     let send =
         async |solution: &str| check_out(&gateway, "alice", &[("x-weir-captcha", solution)]).await;
-    let nobody = send("good-0").await?;
-    assert_eq!((nobody.status, verdict(&nobody)), (503, "unavailable"));
+    let anonymous = send("good-0").await?;
+    assert_eq!(
+        (anonymous.status, verdict(&anonymous)),
+        (503, "unavailable")
+    );
 
     let mut secrets = stack.gateway_variables().iter();
     let secret = secrets.find(|(name, _)| name == "WEIR_TOKEN_SECRET");
@@ -239,8 +242,8 @@ async fn captcha_provider_decides_which_user_gets_a_token() -> Result<()> {
     token(&send(&good).await?)?;
     for solution in [good.as_str(), "bad", ""] {
         let refused = send(solution).await?;
-        let heard = (refused.status, verdict(&refused));
-        ensure!(heard == (403, "challenge_required"), "{heard:?}");
+        let received = (refused.status, verdict(&refused));
+        ensure!(received == (403, "challenge_required"), "{received:?}");
     }
     let mut many = JoinSet::new();
     for n in 0..40 {
@@ -260,7 +263,7 @@ async fn captcha_provider_decides_which_user_gets_a_token() -> Result<()> {
 async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<()> {
     let stack = with_captcha("pass", ports::free()?, "pass").await?;
     let gateway = stack.gateway_url();
-    asked(&gateway, "alice").await?;
+    challenge_for(&gateway, "alice").await?;
     let answer = check_out(&gateway, "alice", &[("x-weir-captcha", "any")]).await?;
     token(&answer)?;
     Ok(())
@@ -271,8 +274,8 @@ async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<
 async fn page_solves_its_challenge() -> Result<()> {
     let page =
         "<!doctype html><title>shop</title><script src=\"/weir-challenge.js\"></script><p>a shop";
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let (book, text) = (Arc::clone(&seen), format!("k1.{}.tag", "p".repeat(180)));
+    let observed = Arc::new(Mutex::new(Vec::new()));
+    let (book, text) = (Arc::clone(&observed), format!("k1.{}.tag", "p".repeat(180)));
     let asks =
         json!({ "challenge": { "proof_of_work": { "text": text, "bits": BITS } } }).to_string();
     let respond = move |request: &hyper::Request<()>, _: hyper::body::Bytes| {
@@ -284,11 +287,11 @@ async fn page_solves_its_challenge() -> Result<()> {
             "/" => response(200, "text/html", page),
             "/weir-challenge.js" => response(200, "text/javascript", SOLVER),
             "/checkout" => {
-                let Ok(mut seen) = book.lock() else {
+                let Ok(mut observed) = book.lock() else {
                     return response(500, "text/plain", "");
                 };
-                seen.push(solution);
-                match seen.len() {
+                observed.push(solution);
+                match observed.len() {
                     1 | 2 => response(403, "application/problem+json", asks.clone()),
                     3 => response(503, "application/problem+json", "{}"),
                     _ => response(200, "application/json", r#"{"token":"t"}"#),
@@ -307,12 +310,12 @@ async fn page_solves_its_challenge() -> Result<()> {
     let script = "weirChallenge.checkout('/checkout').then(answer => answer.json()).then(json => window.got = json.token)";
     browser.run(script, &[]).await?;
     browser.until("return window.got === 't'", &[]).await?;
-    let seen = seen
+    let observed = observed
         .lock()
         .map_err(|_| anyhow::anyhow!("poisoned"))?
         .clone();
-    ensure!(seen.len() == 4 && seen[0].is_none(), "{seen:?}");
-    for solution in seen.iter().skip(1) {
+    ensure!(observed.len() == 4 && observed[0].is_none(), "{observed:?}");
+    for solution in observed.iter().skip(1) {
         let solution = solution.as_deref().context("no solution")?;
         ensure!(
             solution.starts_with(&text) && is_solution(solution),

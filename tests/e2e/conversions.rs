@@ -35,9 +35,9 @@ async fn click(links: &str, code: &str) -> Result<(String, String)> {
 async fn buy(stack: &Stack, user: &str, name: &str) -> Result<Value> {
     let url = format!("{}/sales/s/orders", stack.gateway_url());
     let asks = [("x-user-id", user), (headers::CLICK, name)];
-    let made = http::send(Method::POST, &url, &asks, "").await?;
-    ensure!(made.status == 201, "{}", made.text());
-    made.json()
+    let response = http::send(Method::POST, &url, &asks, "").await?;
+    ensure!(response.status == 201, "{}", response.text());
+    response.json()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,7 @@ async fn order_counts_as_conversion_of_the_clicked_link() -> Result<()> {
     let (_, other) = click(&links, "spring").await?;
     assert_ne!(one, other.trim_end_matches("#top"));
 
-    let made = buy(&stack, "alice", &one).await?;
+    let reply = buy(&stack, "alice", &one).await?;
     buy(&stack, "alice", &one).await?;
     // An unsigned or malformed click ID does not prevent an order.
     let forged = format!("{}0", &one[..one.len() - 1]);
@@ -74,13 +74,13 @@ async fn order_counts_as_conversion_of_the_clicked_link() -> Result<()> {
     };
     buy(&stack, "bob", &forged).await?;
     buy(&stack, "carol", "spring").await?;
-    let order = made["order"].as_str().context("no order")?;
+    let order = reply["order"].as_str().context("no order")?;
     pays(&stack, &format!("/orders/{order}"), "alice").await?;
 
-    let seen = stack
+    let answer = stack
         .admin(Method::GET, &format!("/orders/{order}"), "", 200)
         .await?;
-    assert_eq!(seen["link"], "s/spring", "{seen}");
+    assert_eq!(answer["link"], "s/spring", "{answer}");
     let path = "/links/spring/conversions";
     let counted = stack.admin(Method::GET, path, "", 200).await?;
     let expected = [
@@ -103,10 +103,10 @@ async fn order_counts_as_conversion_of_the_clicked_link() -> Result<()> {
 
     // An app that was installed after the click requests the click's target.
     let url = format!("{}/clicks/{one}", stack.origin_url());
-    let told = http::send(Method::GET, &url, &[], "").await?;
-    let told = told.json()?;
+    let response = http::send(Method::GET, &url, &[], "").await?;
+    let response = response.json()?;
     assert_eq!(
-        (&told["code"], &told["target"]),
+        (&response["code"], &response["target"]),
         (&json!("spring"), &link["target"])
     );
     let url = format!("{}/clicks/{forged}", stack.origin_url());

@@ -67,8 +67,8 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
     assert_eq!(refused.header("content-language"), Some("de"));
     let body = refused.json()?;
     assert_eq!(body["error"], "cap_reached");
-    let said = "Sie haben die Höchstmenge pro Person bereits erreicht.";
-    assert_eq!(body["message"], said);
+    let message = "Sie haben die Höchstmenge pro Person bereits erreicht.";
+    assert_eq!(body["message"], message);
     // Also at the checkout, which issues no token here.
     let checkout = "/sales/none/checkout";
     let unknown = ask(&stack, Method::POST, checkout, SHOP, &german).await?;

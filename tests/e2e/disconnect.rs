@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use weir_stack::envoy::{GATE, set};
 use weir_stack::native::Host;
 use weir_stack::{Stack, http};
-use weir_tests::{books, rush, until, users};
+use weir_tests::{rush, stock_balance, until, users};
 
 const CLIENTS: usize = 1_000;
 const STOCK: u64 = 700;
@@ -35,7 +35,7 @@ async fn ask_all(stack: &Stack, sale: &str) -> Result<Vec<TcpStream>> {
 
 /// Claims that cannot reach their clients are all released and can be sold to others.
 #[tokio::test(flavor = "multi_thread")]
-async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<()> {
+async fn thousand_disconnects_during_slow_redis_leave_no_reservation() -> Result<()> {
     let mut stack = Stack::builder()
         .workers(WORKERS)
         .key_prefix("gone")
@@ -89,9 +89,9 @@ async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<(
     })
     .await?;
     until("nothing is held any more", async || {
-        books(&stack, "gone")
+        stock_balance(&stack, "gone")
             .await
-            .is_ok_and(|books| books.held == 0 && books.stock == STOCK)
+            .is_ok_and(|stock_balance| stock_balance.held == 0 && stock_balance.stock == STOCK)
     })
     .await?;
     assert_eq!(stack.envoy.process().pid(), envoy, "the same Envoy");
@@ -100,9 +100,9 @@ async fn thousand_disconnects_during_slow_redis_leave_nothing_held() -> Result<(
     // Shards that appeared empty meanwhile reopen at the next poll.
     until("every unit is sold", async || {
         rush(&stack, "gone", users(0..4_000), 64).await.is_ok()
-            && books(&stack, "gone")
+            && stock_balance(&stack, "gone")
                 .await
-                .is_ok_and(|books| books.orders == STOCK)
+                .is_ok_and(|stock_balance| stock_balance.orders == STOCK)
     })
     .await?;
     Ok(())
@@ -126,24 +126,24 @@ async fn thousand_disconnects_at_any_moment_lose_no_unit() -> Result<()> {
         drop(clients);
     }
     until("the books are at rest", async || {
-        let before = books(&stack, "flee").await;
+        let before = stock_balance(&stack, "flee").await;
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let after = books(&stack, "flee").await;
+        let after = stock_balance(&stack, "flee").await;
         matches!((before, after), (Ok(before), Ok(after)) if before == after)
     })
     .await?;
-    let at_rest = books(&stack, "flee").await?;
+    let at_rest = stock_balance(&stack, "flee").await?;
     assert!(at_rest.balance(), "{at_rest:?}");
     stack.check_children()?;
 
     until("every unit is sold", async || {
         rush(&stack, "flee", users(0..4_000), 64).await.is_ok()
-            && books(&stack, "flee")
+            && stock_balance(&stack, "flee")
                 .await
-                .is_ok_and(|books| books.orders == STOCK)
+                .is_ok_and(|stock_balance| stock_balance.orders == STOCK)
     })
     .await?;
-    let sold = books(&stack, "flee").await?;
+    let sold = stock_balance(&stack, "flee").await?;
     assert_eq!((sold.held, sold.stock), (0, 0));
     Ok(())
 }

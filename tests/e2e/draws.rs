@@ -79,8 +79,8 @@ fn has_won(
         "entries.txt",
     ]);
     check.args(["--commitment", commitment, "--ticket", ticket]);
-    let says = command::succeed(&mut check, CHECK_LIMIT)?;
-    let line = says.lines().find(|line| line.starts_with(ticket));
+    let output = command::succeed(&mut check, CHECK_LIMIT)?;
+    let line = output.lines().find(|line| line.starts_with(ticket));
     Ok(line
         .context("it says nothing of the ticket")?
         .ends_with(", won"))

@@ -37,8 +37,8 @@ async fn rush(stack: &Stack, sale: &str) -> Result<Crowd> {
 /// Waits for the crowd and then for the last unit.
 async fn end(stack: &mut Stack, sale: &str, crowd: Crowd) -> Result<Verdicts> {
     let verdicts = crowd.finish().await?;
-    let books = sold_out_exactly(stack, sale).await?;
-    assert_eq!(books.orders, STOCK, "{verdicts:?}");
+    let balance = sold_out_exactly(stack, sale).await?;
+    assert_eq!(balance.orders, STOCK, "{verdicts:?}");
     stack.check_children()?;
     Ok(verdicts)
 }
@@ -182,18 +182,20 @@ async fn sale_is_exact_after_crash_between_commit_and_redis_update() -> Result<(
         });
     }
     until("all orders are in SQL", async || {
-        orders(&stack).await.is_ok_and(|made| made.len() == CAUGHT)
+        orders(&stack)
+            .await
+            .is_ok_and(|created| created.len() == CAUGHT)
     })
     .await?;
     stack.origin.process().kill();
-    let made = orders(&stack).await?;
+    let created = orders(&stack).await?;
     assert_eq!(open_claims(&stack, sale).await?, CAUGHT, "none is settled");
 
     let proxy = stack.faults.behind_origin.as_ref().context("a proxy")?;
     proxy.set(Fault::Pass);
     buyers.join_all().await;
     stack.origin.start_again().await?;
-    for (user, order) in &made[..CAUGHT / 2] {
+    for (user, order) in &created[..CAUGHT / 2] {
         let answer = ask_until_final(&stack, sale, user).await?;
         let body = answer.json()?;
         assert_eq!(body["order"], order.as_str(), "the same order: {body}");
@@ -202,7 +204,7 @@ async fn sale_is_exact_after_crash_between_commit_and_redis_update() -> Result<(
         open_claims(&stack, sale).await.is_ok_and(|open| open == 0)
     })
     .await?;
-    assert_eq!(orders(&stack).await?, made);
+    assert_eq!(orders(&stack).await?, created);
     let crowd = Crowd::start(&stack, sale, users(CAUGHT..USERS), CONNECTIONS);
     end(&mut stack, sale, crowd).await?;
     Ok(())

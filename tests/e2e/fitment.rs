@@ -100,18 +100,18 @@ impl Shop {
             return Ok(false);
         }
         ensure!(answer.status == 200, "{answer:?}");
-        let told = answer.json()?;
+        let body = answer.json()?;
         let mut is_known = true;
         for sku in 0..SKUS {
             for n in 0..5 {
-                let said = &told["skus"][sku as usize]["answers"][n as usize];
+                let response = &body["skus"][sku as usize]["answers"][n as usize];
                 let right = if fits(sku, n * 7) { "fits" } else { "does_not" };
                 ensure!(
-                    said == right || said == "unknown",
-                    "S{sku}, {}: {said}",
+                    response == right || response == "unknown",
+                    "S{sku}, {}: {response}",
                     id(n * 7)
                 );
-                is_known &= said == right;
+                is_known &= response == right;
             }
         }
         Ok(is_known)
@@ -156,14 +156,14 @@ async fn gateway_answers_questions_and_origin_answers_unknown_ones() -> Result<(
     let answer = shop
         .ask(&[id(0), "9999999".into()], &["S0".into(), "S99".into()])
         .await?;
-    let told = answer.json()?;
+    let body = answer.json()?;
     ensure!(
-        told["skus"][0]["answers"] == json!(["fits", "unknown"]),
-        "{told}"
+        body["skus"][0]["answers"] == json!(["fits", "unknown"]),
+        "{body}"
     );
     ensure!(
-        told["skus"][1]["answers"] == json!(["unknown", "unknown"]),
-        "{told}"
+        body["skus"][1]["answers"] == json!(["unknown", "unknown"]),
+        "{body}"
     );
     until("it is counted", async || {
         shop.count("forwarded")
@@ -282,14 +282,14 @@ async fn no_answer_is_wrong_while_products_move() -> Result<()> {
         anyhow::Ok(())
     };
     tokio::pin!(moving);
-    let mut asked = 0;
+    let mut requested = 0;
     loop {
         tokio::select! {
             moved = &mut moving => { moved?; break; }
-            known = shop.ask_all() => { known?; asked += 1; }
+            existing = shop.ask_all() => { existing?; requested += 1; }
         }
     }
-    ensure!(asked > 10, "{asked} questions were asked meanwhile");
+    ensure!(requested > 10, "{requested} questions were asked meanwhile");
     shop.is_answered_here().await
 }
 
@@ -297,8 +297,8 @@ async fn no_answer_is_wrong_while_products_move() -> Result<()> {
 async fn envoy_answers_fitment_bodies_of_any_kind() -> Result<()> {
     let shop = Shop::open("fitment-bodies").await?;
     let refused = |answer: &Response| {
-        let told: Value = answer.json().unwrap_or_default();
-        told["error"].as_str().unwrap_or_default().to_owned()
+        let document: Value = answer.json().unwrap_or_default();
+        document["error"].as_str().unwrap_or_default().to_owned()
     };
     let many: Vec<String> = (0..201).map(|n| format!("S{n}")).collect();
     let answer = shop.ask(&[id(0)], &many).await?;
@@ -319,7 +319,7 @@ async fn envoy_answers_fitment_bodies_of_any_kind() -> Result<()> {
     let pieces: Vec<String> = body
         .as_bytes()
         .chunks(9)
-        .map(|piece| String::from_utf8_lossy(piece).into())
+        .map(|chunk| String::from_utf8_lossy(chunk).into())
         .collect();
     let slow = chunked(&shop, &pieces, Duration::from_millis(20)).await?;
     ensure!(
@@ -336,8 +336,8 @@ async fn chunked(shop: &Shop, pieces: &[String], pause: Duration) -> Result<Stri
     let mut stream = TcpStream::connect(authority).await?;
     let head = "POST /fitment/check HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
-    for piece in pieces {
-        let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+    for segment in pieces {
+        let chunk = format!("{:x}\r\n{segment}\r\n", segment.len());
         // After an early response, the server need not read on.
         if stream.write_all(chunk.as_bytes()).await.is_err() {
             break;

@@ -20,8 +20,8 @@ async fn two_gateways_with_two_workers_each_sell_the_stock_once() -> Result<()> 
     let crowd = Crowd::start(&stack, "two", users(0..USERS), CONNECTIONS);
     crowd.finish().await?;
     for gateway in std::iter::once(&stack.envoy).chain(&stack.gateways) {
-        let asked = gateway.stat("http.gateway.downstream_rq_total").await?;
-        assert!(asked >= 100, "both have worked: {asked}");
+        let requested = gateway.stat("http.gateway.downstream_rq_total").await?;
+        assert!(requested >= 100, "both have worked: {requested}");
     }
     assert_eq!(sold_out_exactly(&stack, "two").await?.orders, STOCK);
     stack.check_children()?;
@@ -47,10 +47,10 @@ async fn sale_is_exact_after_one_of_two_gateways_restarts() -> Result<()> {
 /// How far ahead a gateway's clock is, according to its answers.
 async fn clock_ahead_ms(gateway: &str, sale: &str) -> Result<i128> {
     let answer = http::get(&format!("{gateway}/sales/{sale}")).await?;
-    let shown = answer.json()?;
-    let theirs = shown["now_ms"]
+    let body = answer.json()?;
+    let theirs = body["now_ms"]
         .as_u64()
-        .with_context(|| format!("no time in {shown}"))?;
+        .with_context(|| format!("no time in {body}"))?;
     let ours = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     Ok(i128::from(theirs) - i128::try_from(ours)?)
 }
@@ -63,10 +63,10 @@ async fn another_clock(prefix: &str, ahead_ms: i64) -> Result<()> {
     };
     let second = stack.start_gateway(clock_ahead_ms_of_second).await?;
     stack.open_sale(prefix, STOCK, 4).await?;
-    let seen = clock_ahead_ms(&second, prefix).await?;
+    let observed = clock_ahead_ms(&second, prefix).await?;
     ensure!(
-        (seen - i128::from(ahead_ms)).abs() < 500,
-        "its clock is {seen} ms ahead, not {ahead_ms}"
+        (observed - i128::from(ahead_ms)).abs() < 500,
+        "its clock is {observed} ms ahead, not {ahead_ms}"
     );
     let crowd = Crowd::start(&stack, prefix, users(0..USERS), CONNECTIONS);
     crowd.finish().await?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::task::JoinSet;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::{GatewayOptions, Stack};
-use weir_tests::{books, verdict};
+use weir_tests::{stock_balance, verdict};
 
 /// Enough that both workers get some of them: each uses a new connection.
 const BUYERS: usize = 24;
@@ -41,11 +41,18 @@ async fn first_buyers_after_gateway_start_are_served() -> Result<()> {
             stack.gateways[0].start_again().await?;
         }
         for answer in buy_all(&gateway, "held", &format!("round-{round}")).await? {
-            let heard = (answer.status, verdict(&answer));
-            ensure!(heard == (201, "granted"), "{heard:?} {}", answer.text());
+            let received = (answer.status, verdict(&answer));
+            ensure!(
+                received == (201, "granted"),
+                "{received:?} {}",
+                answer.text()
+            );
         }
     }
-    assert_eq!(books(&stack, "held").await?.orders, 3 * BUYERS as u64);
+    assert_eq!(
+        stock_balance(&stack, "held").await?.orders,
+        3 * BUYERS as u64
+    );
     stack.check_children()?;
     Ok(())
 }
@@ -67,8 +74,8 @@ async fn held_requests_fail_soon_without_redis_and_later_ones_at_once() -> Resul
         .await?;
     let started = Instant::now();
     for answer in buy_all(&gateway, "gone", "first").await? {
-        let heard = (answer.status, verdict(&answer));
-        ensure!(heard == (503, "unavailable"), "{heard:?}");
+        let received = (answer.status, verdict(&answer));
+        ensure!(received == (503, "unavailable"), "{received:?}");
         ensure!(answer.header("retry-after") == Some("1"));
     }
     let waited = started.elapsed();

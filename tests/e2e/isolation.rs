@@ -8,7 +8,7 @@ use weir_stack::envoy::EnvoyConfig;
 use weir_stack::fault::{Fault, FaultProxy};
 use weir_stack::http::{self, Method};
 use weir_stack::{Stack, ports};
-use weir_tests::{Server, books, response, rush, until, users};
+use weir_tests::{Server, response, rush, stock_balance, until, users};
 
 /// More than the connections of the cluster `sale_orders`, and fewer than its limit of pending requests.
 const CROWD: usize = 600;
@@ -77,8 +77,10 @@ async fn normal_orders_pass_while_orders_of_a_sale_hang() -> Result<()> {
         NORMAL_ORDERS
     );
     until("the sale is exact", async || {
-        let books = books(&stack, "drop").await;
-        books.is_ok_and(|books| books.held == 0 && books.orders + books.stock == CROWD as u64)
+        let stock_balance = stock_balance(&stack, "drop").await;
+        stock_balance.is_ok_and(|stock_balance| {
+            stock_balance.held == 0 && stock_balance.orders + stock_balance.stock == CROWD as u64
+        })
     })
     .await
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weir_stack::Stack;
 use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::{self, Method, Response};
-use weir_tests::{books, until, verdict};
+use weir_tests::{stock_balance, until, verdict};
 
 /// The private key is published, and only for tests.
 const PRIVATE_KEY: &str = include_str!("../jwt/test-only-private-key.pem");
@@ -102,10 +102,10 @@ async fn only_valid_jwt_buys_and_only_as_its_subject() -> Result<()> {
     expired["exp"] = json!(now_s()? - 60);
     let mut elsewhere = claims("alice")?;
     elsewhere["aud"] = json!("another-shop");
-    let known = known_key()?;
-    let good = signed(&known, &claims("alice")?)?;
+    let existing = known_key()?;
+    let good = signed(&existing, &claims("alice")?)?;
     let cut = &good[..good.len() - 8];
-    for (what, token) in [
+    for (subject, token) in [
         ("none", String::new()),
         ("nonsense", "Bearer nonsense".to_owned()),
         (
@@ -113,23 +113,26 @@ async fn only_valid_jwt_buys_and_only_as_its_subject() -> Result<()> {
             format!("Bearer {}", signed(&other_key()?, &claims("alice")?)?),
         ),
         ("cut", format!("Bearer {cut}")),
-        ("expired", format!("Bearer {}", signed(&known, &expired)?)),
+        (
+            "expired",
+            format!("Bearer {}", signed(&existing, &expired)?),
+        ),
         (
             "for another audience",
-            format!("Bearer {}", signed(&known, &elsewhere)?),
+            format!("Bearer {}", signed(&existing, &elsewhere)?),
         ),
     ] {
         let answer = buy(&stack, &token).await?;
         assert!(
             matches!(answer.status, 401 | 403),
-            "{what}: {}",
+            "{subject}: {}",
             answer.status
         );
-        assert_eq!(verdict(&answer), "", "{what}: the gate has not seen it");
-        let is_other_audience = what == "for another audience";
-        assert_eq!(answer.status == 403, is_other_audience, "{what}");
+        assert_eq!(verdict(&answer), "", "{subject}: the gate has not seen it");
+        let is_other_audience = subject == "for another audience";
+        assert_eq!(answer.status == 403, is_other_audience, "{subject}");
     }
-    assert_eq!(books(&stack, "jwt").await?.stock, 5);
+    assert_eq!(stock_balance(&stack, "jwt").await?.stock, 5);
 
     let bought = buy(&stack, &format!("Bearer {good}")).await?;
     assert_eq!(
@@ -139,6 +142,6 @@ async fn only_valid_jwt_buys_and_only_as_its_subject() -> Result<()> {
         bought.text()
     );
     assert_eq!(bought.json()?["user"], "alice");
-    assert_eq!(books(&stack, "jwt").await?.orders, 1);
+    assert_eq!(stock_balance(&stack, "jwt").await?.orders, 1);
     Ok(())
 }

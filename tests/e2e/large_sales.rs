@@ -103,10 +103,10 @@ impl Watch {
         let first = lines.next_line().await?;
         ensure!(first.as_deref() == Some("+OK"), "{first:?}");
         let calls = Arc::<Mutex<Vec<Commands>>>::default();
-        let told = Arc::clone(&calls);
+        let reply = Arc::clone(&calls);
         let task = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                let mut calls = told.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut calls = reply.lock().unwrap_or_else(PoisonError::into_inner);
                 add_command(&mut calls, &line);
             }
         });
@@ -210,10 +210,10 @@ async fn order_latency_is_measured_while_a_large_sale_is_idle() -> Result<()> {
     sleep(REST).await;
     let empty = windows(&stack, "empty").await?;
 
-    let begun = Instant::now();
+    let started = Instant::now();
     let all = users(0..buyers);
     fill(&mut stack, "big", SHARDS, &all).await?;
-    println!("{buyers} orders are in Redis after {:?}", begun.elapsed());
+    println!("{buyers} orders are in Redis after {:?}", started.elapsed());
     stack.wait_until_known("small").await?;
     sleep(REST).await;
     let resting = windows(&stack, "resting").await?;
@@ -224,9 +224,9 @@ async fn order_latency_is_measured_while_a_large_sale_is_idle() -> Result<()> {
 
     let mut views = vec![];
     for _ in 0..21 {
-        let asked = Instant::now();
+        let requested = Instant::now();
         stack.admin(Method::GET, "/sales/big", "", 200).await?;
-        views.push(asked.elapsed().as_secs_f64() * 1_000.0);
+        views.push(requested.elapsed().as_secs_f64() * 1_000.0);
     }
     println!("GET /sales/big: {:.1} ms (median of 21)", median(views));
     let mut connection = weir_stack::redis::connect(stack.redis_url()).await?;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_stack::envoy::{GATE, set};
 use weir_stack::http::{Connection, Method, Response};
-use weir_tests::{books, until, verdict};
+use weir_tests::{stock_balance, until, verdict};
 
 /// The lowest possible rate, so that almost nothing recovers during a test.
 const RATE_PER_S: u32 = 1;
@@ -118,7 +118,7 @@ async fn flooding_user_is_limited_and_others_are_not() -> Result<()> {
         let answer = home.buy(user, None).await?;
         assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
     }
-    assert_eq!(books(&stack, "user-flood").await?.orders, 4);
+    assert_eq!(stock_balance(&stack, "user-flood").await?.orders, 4);
     // A refusal consumes nothing, so a caller passes after the announced wait.
     let last = home.flood(|_| "mallory".to_owned()).await?.1;
     sleep(told_to_wait(&last)?).await;
@@ -128,7 +128,7 @@ async fn flooding_user_is_limited_and_others_are_not() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flooding_user_behind_nat_leaves_quota_to_neighbours() -> Result<()> {
+async fn flooding_user_behind_nat_leaves_quota_to_others() -> Result<()> {
     let stack = limited("nat").await?;
     let home = caller(&stack, "nat", HOME);
     for _ in 0..10 * ADDRESS_BURST {
@@ -158,14 +158,14 @@ async fn flooding_address_is_limited_across_names_and_others_are_not() -> Result
     let answer = home.buy("patient", None).await?;
     assert_eq!((answer.status, verdict(&answer)), (201, "granted"));
     assert_eq!(
-        books(&stack, "address-flood").await?.orders,
+        stock_balance(&stack, "address-flood").await?.orders,
         passed as u64 + 2
     );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_does_not_choose_its_address() -> Result<()> {
+async fn client_cannot_choose_its_address() -> Result<()> {
     let stack = limited("forged").await?;
     let home = caller(&stack, "forged", HOME);
     let since = Instant::now();

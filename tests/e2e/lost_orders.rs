@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_stack::http::{self, Method};
 use weir_stack::{Stack, command, origin};
-use weir_tests::{books, buy, faulty, until, verdict};
+use weir_tests::{buy, faulty, stock_balance, until, verdict};
 
 /// Units of a sale: four are sold before the copy, four after it.
 const UNITS: u64 = 10;
@@ -100,7 +100,9 @@ async fn sold_until_paused(stack: &Stack, sale: &str) -> Result<u64> {
     .await?;
     // A user whose request met the restart may still hold a unit.
     until("no claim is open", async || {
-        books(stack, sale).await.is_ok_and(|books| books.held == 0)
+        stock_balance(stack, sale)
+            .await
+            .is_ok_and(|stock_balance| stock_balance.held == 0)
     })
     .await?;
     Ok(sold.into_inner())
@@ -114,7 +116,7 @@ fn ids(answer: &Value) -> Result<BTreeSet<String>> {
 }
 
 /// New users buy exactly the remaining units.
-async fn sell_out(stack: &Stack, sale: &str, left: u64) -> Result<()> {
+async fn sell_out(stack: &Stack, sale: &str, remaining: u64) -> Result<()> {
     let sold = AtomicU64::new(0);
     until("all is sold", async || {
         let user = format!("new-{}", sold.load(Relaxed));
@@ -126,9 +128,16 @@ async fn sell_out(stack: &Stack, sale: &str, left: u64) -> Result<()> {
     })
     .await?;
     let sold = sold.into_inner();
-    ensure!(sold == left, "{sold} of {left} units are sold");
-    let books = books(stack, sale).await?;
-    assert_eq!((books.orders, books.stock, books.held), (UNITS, 0, 0));
+    ensure!(sold == remaining, "{sold} of {remaining} units are sold");
+    let stock_balance = stock_balance(stack, sale).await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.stock,
+            stock_balance.held
+        ),
+        (UNITS, 0, 0)
+    );
     Ok(())
 }
 
@@ -182,8 +191,8 @@ async fn lost_orders_pause_the_sale_until_they_are_restored() -> Result<()> {
         .args(["lost-orders", SALE, "--restore"])
         .args(["--url", &stack.origin_admin_url()])
         .env("WEIR_ADMIN_TOKEN", &stack.admin_token);
-    let says = command::succeed(&mut restore, COMMAND_LIMIT)?;
-    let restored: Value = serde_json::from_str(&says)?;
+    let output = command::succeed(&mut restore, COMMAND_LIMIT)?;
+    let restored: Value = serde_json::from_str(&output)?;
     assert_eq!(ids(&restored)?, lost);
     let mut outcomes = restored["orders"].as_array().context("no orders")?.iter();
     assert!(
@@ -192,14 +201,14 @@ async fn lost_orders_pause_the_sale_until_they_are_restored() -> Result<()> {
     );
     let first = &restored["orders"][0];
     let (order, user) = (first["id"].as_str(), first["user"].as_str());
-    let shown = http::send(
+    let response = http::send(
         Method::GET,
         &format!("{}/orders/{}", stack.gateway_url(), order.context("no id")?),
         &[("x-user-id", user.context("no user")?)],
         "",
     )
     .await?;
-    assert_eq!(shown.status, 200, "{shown:?}");
+    assert_eq!(response.status, 200, "{response:?}");
     sell_out(&stack, SALE, UNITS - 2 * SOLD - more).await?;
     let refused = stack
         .admin(Method::POST, &path, r#"{"decision":"accept"}"#, 409)

@@ -67,8 +67,8 @@ pub(crate) async fn scraped(url: &str) -> Result<BTreeSet<String>> {
     let mut names = all_scraped(url).await?;
     let is_gateway = names.iter().all(|name| !name.starts_with("weir_origin_"));
     let mut take = |gateways| {
-        let taken = names.extract_if(.., |name| Gateways::of(name) == gateways);
-        taken.collect::<BTreeSet<String>>()
+        let accepted = names.extract_if(.., |name| Gateways::of(name) == gateways);
+        accepted.collect::<BTreeSet<String>>()
     };
     let (native, in_use) = (take(Gateways::Native), take(Gateways::NativeInUse));
     if is_gateway && Host::of_run().is_native() {
@@ -137,7 +137,7 @@ async fn documented_metrics_match_the_scrape() -> Result<()> {
     if Host::of_run().is_native() {
         until("the fast path has published its counters", async || {
             let names = all_scraped(&gateway).await;
-            names.is_ok_and(|names| names.is_superset(&documented(Gateways::FastPath)))
+            names.is_ok_and(|names| names.is_superset(&documented(Gateways::NativeInUse)))
         })
         .await?;
     }

@@ -59,7 +59,7 @@ async fn request_on_another_route_takes_no_unit() -> Result<()> {
     })
     .await?;
     let log = std::fs::read_to_string(stack.data_dir().join("envoy.log"))?;
-    let told = "an order uses shop instead of the order route";
-    ensure!(log.matches(told).count() == 1, "{log}");
+    let message = "an order uses shop instead of the order route";
+    ensure!(log.matches(message).count() == 1, "{log}");
     Ok(())
 }

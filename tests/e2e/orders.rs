@@ -22,15 +22,15 @@ use crate::whole_sale::{audited, buys_at_last, order, pays};
 type Notifications = Arc<Mutex<Vec<Value>>>;
 
 /// Accepts notifications until the test ends. Returns its URL.
-async fn receiver(told: Notifications) -> Result<String> {
+async fn receiver(notifications: Notifications) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/orders", listener.local_addr()?);
     tokio::spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((client, _)) = listener.accept().await {
-            let told = told.clone();
+            let notifications = notifications.clone();
             connections.spawn(async move {
-                let service = service_fn(move |request| take(told.clone(), request));
+                let service = service_fn(move |request| take(notifications.clone(), request));
                 let connection = hyper::server::conn::http1::Builder::new();
                 connection
                     .serve_connection(TokioIo::new(client), service)
@@ -42,26 +42,31 @@ async fn receiver(told: Notifications) -> Result<String> {
     Ok(url)
 }
 
-async fn take(told: Notifications, request: Request<Incoming>) -> Result<Response<Empty<Bytes>>> {
+async fn take(
+    notifications: Notifications,
+    request: Request<Incoming>,
+) -> Result<Response<Empty<Bytes>>> {
     ensure!(request.headers().contains_key("webhook-signature"));
     let body = request.into_body().collect().await?.to_bytes();
-    let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-    told.push(serde_json::from_slice(&body)?);
+    let mut notifications = notifications.lock().unwrap_or_else(PoisonError::into_inner);
+    notifications.push(serde_json::from_slice(&body)?);
     Ok(Response::new(Empty::new()))
 }
 
 /// The kinds of changes of this order, in order of arrival.
-fn kinds(told: &Notifications, order: &str) -> Vec<String> {
-    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-    let of = told.iter().filter(|one| one["order"]["order"] == order);
+fn kinds(notifications: &Notifications, order: &str) -> Vec<String> {
+    let notifications = notifications.lock().unwrap_or_else(PoisonError::into_inner);
+    let of = notifications
+        .iter()
+        .filter(|one| one["order"]["order"] == order);
     of.filter_map(|one| one["type"].as_str().map(str::to_owned))
         .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
-    let told = Notifications::default();
-    let url = receiver(told.clone()).await?;
+    let notifications = Notifications::default();
+    let url = receiver(notifications.clone()).await?;
     let stack = Stack::builder()
         .workers(2)
         .key_prefix("desk")
@@ -89,9 +94,9 @@ async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
     let meanwhile = ["sold_out", "all_reserved"];
     buys_at_last(&stack, "desk", "carol", &meanwhile).await?;
     audited(&stack, "desk", 0, 2).await?;
-    let noted = format!("/payments/{payment}/refunded");
-    let noted = stack.admin(Method::POST, &noted, "", 200).await?;
-    ensure!(noted["state"] == "refunded", "{noted}");
+    let message = format!("/payments/{payment}/refunded");
+    let message = stack.admin(Method::POST, &message, "", 200).await?;
+    ensure!(message["state"] == "refunded", "{message}");
     let id = path.trim_start_matches("/orders/");
     let expected = [
         "order.created",
@@ -100,6 +105,9 @@ async fn refunded_unit_is_sold_again_and_shop_is_notified() -> Result<()> {
         "order.refund_due",
         "order.refunded",
     ];
-    until("the shop is told", async || kinds(&told, id) == expected).await?;
+    until("the shop is told", async || {
+        kinds(&notifications, id) == expected
+    })
+    .await?;
     Ok(())
 }

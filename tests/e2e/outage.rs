@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use weir_stack::envoy::{EnvoyConfig, GATE, HOLD_HEADER, set};
 use weir_stack::http::{self, Method};
 use weir_stack::{GatewayOptions, Stack};
-use weir_tests::{books, buy, rests, rush, until, users, verdict};
+use weir_tests::{buy, rests, rush, stock_balance, until, users, verdict};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sale_continues_after_redis_stops_and_restarts() -> Result<()> {
@@ -22,7 +22,7 @@ async fn sale_continues_after_redis_stops_and_restarts() -> Result<()> {
         .await?;
     stack.open_sale("outage", 40, 2).await?;
     rush(&stack, "outage", users(0..10), 4).await?;
-    let before = books(&stack, "outage").await?;
+    let before = stock_balance(&stack, "outage").await?;
     assert_eq!(before.orders, 10);
 
     stack.redis.server.as_mut().context("its own Redis")?.stop();
@@ -60,7 +60,7 @@ async fn sale_continues_after_redis_stops_and_restarts() -> Result<()> {
     .await?;
     let verdicts = rush(&stack, "outage", users(0..400), 16).await?;
     assert!(verdicts.contains_key("sold_out"), "{verdicts:?}");
-    let after = books(&stack, "outage").await?;
+    let after = stock_balance(&stack, "outage").await?;
     assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
     assert!(
         !stack.envoy.process().tail(500).contains("VM failed"),
@@ -82,7 +82,7 @@ async fn loss_of_all_redis_data_returns_no_false_sold_out() -> Result<()> {
         .await?;
     stack.open_sale("forgot", STOCK, 4).await?;
     rush(&stack, "forgot", users(0..20), 4).await?;
-    assert_eq!(books(&stack, "forgot").await?.orders, 20);
+    assert_eq!(stock_balance(&stack, "forgot").await?.orders, 20);
     let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let _: String = redis::cmd("FLUSHALL").query_async(&mut redis).await?;
     // Requests continue; each served one is of another user.
@@ -106,13 +106,13 @@ async fn loss_of_all_redis_data_returns_no_false_sold_out() -> Result<()> {
             .is_ok_and(|answer| verdict(&answer) == "sold_out")
     })
     .await?;
-    assert_eq!(books(&stack, "forgot").await?.orders, STOCK);
+    assert_eq!(stock_balance(&stack, "forgot").await?.orders, STOCK);
     stack.check_children()?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()> {
+async fn silent_redis_is_abandoned_at_the_deadline() -> Result<()> {
     let stack = Stack::builder()
         .workers(1)
         .key_prefix("silent")
@@ -140,8 +140,15 @@ async fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() -> Result<()
             .is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
     })
     .await?;
-    let books = books(&stack, "silent").await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let stock_balance = stock_balance(&stack, "silent").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (1, 0, 9)
+    );
     Ok(())
 }
 
@@ -169,8 +176,15 @@ async fn origin_crash_loses_no_claim() -> Result<()> {
             .is_ok_and(|answer| matches!(answer.status, 200 | 201))
     })
     .await?;
-    let books = books(&stack, "origin").await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let stock_balance = stock_balance(&stack, "origin").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (1, 0, 9)
+    );
     Ok(())
 }
 
@@ -204,8 +218,15 @@ async fn hanging_origin_times_out_and_loses_no_claim() -> Result<()> {
         })
     })
     .await?;
-    let books = books(&stack, "hangs").await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let stock_balance = stock_balance(&stack, "hangs").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (1, 0, 9)
+    );
     Ok(())
 }
 
@@ -326,8 +347,8 @@ async fn clock_set_back_during_origin_outage_stops_no_sale() -> Result<()> {
     };
     let gateway = stack.start_gateway(own_clock).await?;
     // It is open by every clock.
-    let begun = SystemTime::now() - 2 * BACK;
-    let begun_ms = u64::try_from(begun.duration_since(UNIX_EPOCH)?.as_millis())?;
+    let time = SystemTime::now() - 2 * BACK;
+    let begun_ms = u64::try_from(time.duration_since(UNIX_EPOCH)?.as_millis())?;
     let more = json!({ "starts_at_ms": begun_ms });
     stack.open_sale_with("old", 100, 2, more).await?;
     let number = AtomicUsize::new(0);

@@ -8,7 +8,7 @@ use weir_tests::verdict;
 
 use crate::whole_sale::audited;
 
-async fn says(stack: &Stack, user: &str, body: &Value) -> Result<Response> {
+async fn order_with(stack: &Stack, user: &str, body: &Value) -> Result<Response> {
     let headers = [("x-user-id", user), ("content-type", "application/json")];
     http::send(
         Method::POST,
@@ -39,7 +39,7 @@ async fn order_without_a_valid_payload_releases_its_unit_at_once() -> Result<()>
         json!({}),
         json!({ "mail": "alice@example.com", "size": "99" }),
     ] {
-        let refused = says(&stack, "alice", &wrong).await?;
+        let refused = order_with(&stack, "alice", &wrong).await?;
         let problem = refused.json()?;
         ensure!(refused.status == 422, "{problem}");
         ensure!(verdict(&refused) == "granted", "it was the gate: {problem}");
@@ -48,12 +48,12 @@ async fn order_without_a_valid_payload_releases_its_unit_at_once() -> Result<()>
         audited(&stack, "s", 2, 0).await?;
     }
 
-    let said = json!({ "mail": "alice@example.com", "size": "41" });
-    let made = says(&stack, "alice", &said).await?;
-    ensure!(made.status == 201, "{}", made.text());
-    let id = made.json()?["order"].clone();
-    let seen = order(&stack, &id, "alice").await?.json()?;
-    ensure!(seen["payload"] == said, "{seen}");
+    let body = json!({ "mail": "alice@example.com", "size": "41" });
+    let created = order_with(&stack, "alice", &body).await?;
+    ensure!(created.status == 201, "{}", created.text());
+    let id = created.json()?["order"].clone();
+    let response = order(&stack, &id, "alice").await?.json()?;
+    ensure!(response["payload"] == body, "{response}");
     ensure!(
         order(&stack, &id, "bob").await?.status == 404,
         "bob sees it"

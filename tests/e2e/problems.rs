@@ -47,7 +47,7 @@ async fn filter_envoy_and_origin_refuse_in_one_form() -> Result<()> {
     stack.origin.process().kill();
     is_problem(&buy(&stack, "problems", "bob").await?, 503, "unavailable")?;
     // Browsers get a page in their language.
-    for (wanted, language) in [
+    for (expected, language) in [
         ("de-AT,de;q=0.9", Language::German),
         ("zh-CN", Language::Chinese),
         ("fr", Language::English),
@@ -55,7 +55,7 @@ async fn filter_envoy_and_origin_refuse_in_one_form() -> Result<()> {
         let headers = [
             ("x-user-id", "carol"),
             ("accept", "text/html,application/xhtml+xml,*/*;q=0.8"),
-            ("accept-language", wanted),
+            ("accept-language", expected),
         ];
         let order = format!("{}/sales/problems/orders", stack.gateway_url());
         let answer = http::send(Method::POST, &order, &headers, "").await?;

@@ -63,7 +63,7 @@ async fn countdown_uses_the_gateway_clock_and_opens_the_sale() -> Result<()> {
     browser
         .wait_for_text("#countdown", "The sale is on.")
         .await?;
-    let asked = "return performance.getEntriesByType('resource').filter(it => it.name.endsWith('/sales/shoes')).length";
-    ensure!(browser.run(asked, &[]).await? == json!(2));
+    let script = "return performance.getEntriesByType('resource').filter(it => it.name.endsWith('/sales/shoes')).length";
+    ensure!(browser.run(script, &[]).await? == json!(2));
     Ok(())
 }

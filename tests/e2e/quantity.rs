@@ -39,10 +39,14 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
     audited(&stack, "s", 8, 0).await?;
 
     // Two per shard: transfers bring them together.
-    let made = buy(&url, "alice", "3").await?;
-    ensure!(decided(&made) == (201, "granted"), "{}", made.text());
-    let made = made.json()?;
-    assert_eq!(made["quantity"], 3, "{made}");
+    let response = buy(&url, "alice", "3").await?;
+    ensure!(
+        decided(&response) == (201, "granted"),
+        "{}",
+        response.text()
+    );
+    let response = response.json()?;
+    assert_eq!(response["quantity"], 3, "{response}");
     audited(&stack, "s", 5, 3).await?;
     assert_eq!(
         decided(&buy(&url, "alice", "1").await?),
@@ -59,7 +63,7 @@ async fn order_takes_and_releases_the_requested_quantity() -> Result<()> {
 
     let path = format!(
         "/orders/{}/cancel",
-        made["order"].as_str().unwrap_or_default()
+        response["order"].as_str().unwrap_or_default()
     );
     let cancel = format!("{}{path}", stack.gateway_url());
     let cancelled = http::send(Method::POST, &cancel, &[("x-user-id", "alice")], "").await?;
@@ -124,8 +128,8 @@ async fn crowd_of_mixed_quantities_buys_exactly_all_units() -> Result<()> {
         ));
     }
     let mut sold = 0;
-    while let Some(got) = crowd.join_next().await {
-        sold += got??;
+    while let Some(actual) = crowd.join_next().await {
+        sold += actual??;
     }
     ensure!(sold == STOCK, "{sold} units were sold");
     audited(&stack, "s", 0, STOCK.into()).await

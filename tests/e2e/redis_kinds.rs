@@ -115,8 +115,8 @@ async fn connections_to_a_demoted_redis_are_replaced() -> Result<()> {
     let mut redis = weir_stack::redis::connect(stack.redis_url()).await?;
     let opened = async || redis_connections(&stack).await;
     let replica_of = |of: [String; 2]| redis::cmd("REPLICAOF").arg(&of).clone();
-    let nobody = weir_stack::ports::free()?.to_string();
-    let _: String = replica_of(["127.0.0.1".into(), nobody])
+    let unreachable = weir_stack::ports::free()?.to_string();
+    let _: String = replica_of(["127.0.0.1".into(), unreachable])
         .query_async(&mut redis)
         .await?;
     let before = opened().await?;
@@ -134,7 +134,7 @@ async fn connections_to_a_demoted_redis_are_replaced() -> Result<()> {
             .is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
     })
     .await?;
-    let books = weir_tests::books(&stack, "replica").await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let balance = weir_tests::stock_balance(&stack, "replica").await?;
+    assert_eq!((balance.orders, balance.held, balance.stock), (1, 0, 9));
     Ok(())
 }

@@ -9,7 +9,7 @@ use weir_stack::http;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
-use weir_tests::{Crowd, books, buy, sold_out_exactly, until, users, verdict};
+use weir_tests::{Crowd, buy, sold_out_exactly, stock_balance, until, users, verdict};
 
 /// This many failures open the gate's circuit breaker for Redis.
 const FAILURES: u64 = 4;
@@ -65,11 +65,11 @@ async fn assert_all_say_why(stack: &mut Stack, sale: &str, reason: &str, word: &
         "nothing is in doubt"
     );
     let lines = stack.envoy.process().tail(500);
-    let told = lines.lines().filter(|line| line.contains("Redis refuses"));
-    let told: Vec<&str> = told.collect();
+    let reply = lines.lines().filter(|line| line.contains("Redis refuses"));
+    let reply: Vec<&str> = reply.collect();
     ensure!(
-        (1..=2).contains(&told.len()) && told.iter().all(|line| line.contains(word)),
-        "{told:?}"
+        (1..=2).contains(&reply.len()) && reply.iter().all(|line| line.contains(word)),
+        "{reply:?}"
     );
 
     let admin = stack.origin.admin_url();
@@ -100,8 +100,15 @@ async fn assert_recovers(stack: &mut Stack, sale: &str) -> Result<()> {
         answer.is_ok_and(|answer| matches!(answer.status, 200 | 201 | 409))
     })
     .await?;
-    let books = books(stack, sale).await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let stock_balance = stock_balance(stack, sale).await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (1, 0, 9)
+    );
     let ready = http::get(&format!("{}/readyz", stack.origin.admin_url())).await?;
     assert_eq!(ready.status, 200, "{}", ready.text());
     stack.check_children()?;

@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 use weir_stack::fault::Fault;
 use weir_stack::http::{self, Method, Response};
 use weir_stack::{Builder, Stack};
-use weir_tests::{books, faulty, until, verdict};
+use weir_tests::{faulty, stock_balance, until, verdict};
 
 const STOCK: u64 = 3;
 
@@ -44,9 +44,9 @@ fn order(answer: &Response, status: u16) -> Result<Value> {
 
 async fn until_ordered(stack: &Stack, sale: &str, orders: u64) -> Result<()> {
     until("the order is in SQL", async || {
-        books(stack, sale)
+        stock_balance(stack, sale)
             .await
-            .is_ok_and(|books| books.orders == orders)
+            .is_ok_and(|stock_balance| stock_balance.orders == orders)
     })
     .await
 }
@@ -74,7 +74,7 @@ async fn retry_after_lost_origin_response_returns_the_first_order() -> Result<()
     let first = order(&buy(&stack, sale, Some("k-1"), "{}").await?, 200)?;
     let again = order(&buy(&stack, sale, Some("\"k-1\""), "{}").await?, 200)?;
     assert_eq!(again, first);
-    assert_eq!(books(&stack, sale).await?.orders, 1);
+    assert_eq!(stock_balance(&stack, sale).await?.orders, 1);
 
     let reused = buy(&stack, sale, Some("k-1"), r#"{"size":"L"}"#).await?;
     assert_eq!(reused.status, 422, "{}", reused.text());
@@ -128,8 +128,8 @@ async fn retry_after_lost_redis_reply_takes_no_second_unit() -> Result<()> {
     };
     let again = order(&buy(&stack, sale, Some("k-1"), "{}").await?, 200)?;
     assert_eq!(again, first);
-    let books = books(&stack, sale).await?;
-    assert_eq!((books.orders, books.stock), (1, STOCK - 1));
+    let stock_balance = stock_balance(&stack, sale).await?;
+    assert_eq!((stock_balance.orders, stock_balance.stock), (1, STOCK - 1));
     stack.check_children()?;
     Ok(())
 }

@@ -88,7 +88,7 @@ async fn fully_reserved_sale_returns_no_server_error() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() -> Result<()> {
+async fn regular_order_of_a_sale_item_is_sent_to_the_sale() -> Result<()> {
     let routes = json!([{ "path": "/cart", "sku": { "query": "sku" } }]);
     let stack = Stack::builder()
         .workers(1)

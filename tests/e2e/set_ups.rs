@@ -15,7 +15,7 @@ use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
-use weir_tests::{books, buy, is_left_out_on_native, until, verdict};
+use weir_tests::{buy, is_left_out_on_native, stock_balance, until, verdict};
 
 /// Envoy's environment variables.
 fn variables() -> Result<Vec<(String, String)>> {
@@ -51,7 +51,7 @@ fn tool() -> Result<tools::Envoy> {
 }
 
 /// Starts a gateway with this edit of its configuration, sends it an order, and waits for `words` in its log.
-async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Result<String> {
+async fn logs(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Result<String> {
     let dir = tempfile::tempdir()?;
     let config = EnvoyConfig::shipped()?.redis("127.0.0.1", redis_port)?;
     let mut tree: Value = serde_json::from_str(&config.render()?)?;
@@ -68,13 +68,13 @@ async fn says(words: &str, redis_port: u16, edit: impl FnOnce(&mut Value)) -> Re
         let _ = http::send(Method::POST, &order, &[("x-user-id", "u1")], String::new()).await;
         read().contains(words)
     };
-    let said = until(words, is_said).await;
-    said.with_context(read)?;
+    let response = until(words, is_said).await;
+    response.with_context(read)?;
     Ok(read())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gateway_with_wrong_claim_secret_holds_no_unit_and_logs_why() -> Result<()> {
+async fn gateway_with_wrong_claim_secret_sells_nothing_and_logs_why() -> Result<()> {
     let stack = Stack::builder().workers(1).start().await?;
     stack.open_sale("s1", 5, 1).await?;
     let redis = stack.redis.server.as_ref().context("its own Redis")?;
@@ -98,7 +98,7 @@ async fn gateway_with_wrong_claim_secret_holds_no_unit_and_logs_why() -> Result<
         log.contains("orders are refused: this gateway signs claims"),
         "{log}"
     );
-    let before = books(&stack, "s1").await?;
+    let before = stock_balance(&stack, "s1").await?;
     assert_eq!((before.held, before.stock), (0, 5));
     assert_eq!(buy(&stack, "s1", "u1").await?.status, 201);
     Ok(())
@@ -117,7 +117,7 @@ async fn causes_of_redis_failures_are_distinguished() -> Result<()> {
     let listeners = "/static_resources/listeners";
     let clusters = "/static_resources/clusters";
 
-    let right = says("Redis answers through cluster weir_redis", port, |_| {}).await?;
+    let right = logs("Redis answers through cluster weir_redis", port, |_| {}).await?;
     let started = "configured, uses Redis through cluster weir_redis";
     assert_eq!(right.matches(started).count(), 1, "{right}");
     assert!(
@@ -125,21 +125,21 @@ async fn causes_of_redis_failures_are_distinguished() -> Result<()> {
         "{right}"
     );
 
-    let nobody = ports::free()?;
-    says(
+    let unreachable = ports::free()?;
+    logs(
         "cluster weir_redis: the bridge cannot reach Redis",
-        nobody,
+        unreachable,
         |_| {},
     )
     .await?;
-    says("cluster weir_redis: it is not the bridge", port, |tree| {
+    logs("cluster weir_redis: it is not the bridge", port, |tree| {
         let filters = tree
             .pointer_mut(&format!("{listeners}/1/filter_chains/0/filters"))
             .unwrap();
         filters.as_array_mut().unwrap().remove(0);
     })
     .await?;
-    says(
+    logs(
         "cluster weir_redis: its internal listener does not exist",
         port,
         |tree| {
@@ -151,14 +151,14 @@ async fn causes_of_redis_failures_are_distinguished() -> Result<()> {
         },
     )
     .await?;
-    says("cluster weir_redis: it is not the bridge", port, |tree| {
+    logs("cluster weir_redis: it is not the bridge", port, |tree| {
         let clusters = tree.pointer_mut(clusters).unwrap();
         let mut endpoints = clusters[1]["load_assignment"].clone();
         endpoints["cluster_name"] = json!("weir_redis");
         clusters[0]["load_assignment"] = endpoints;
     })
     .await?;
-    says(
+    logs(
         "cannot call cluster weir_redis: the cluster does not exist",
         port,
         |tree| {
@@ -295,7 +295,7 @@ async fn doctor_reports_nothing_for_a_running_stack() -> Result<()> {
         .await?;
     let of = |name: &str| {
         let mut variables = stack.gateway_variables().iter();
-        let found = variables.find(|(known, _)| known == name);
+        let found = variables.find(|(existing, _)| existing == name);
         found
             .map(|(_, value)| value.clone())
             .context("no such secret")

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use weir_stack::Stack;
-use weir_tests::{books, buy, claim_groups, rush, script_calls, users, verdict};
+use weir_tests::{buy, claim_groups, rush, script_calls, stock_balance, users, verdict};
 
 /// Rounds for results that need an idle machine.
 const ROUNDS: usize = 8;
@@ -19,7 +19,7 @@ async fn stock_is_sold_exactly_and_sold_out_costs_no_redis_call() -> Result<()> 
     let first = rush(&stack, "storm", users(0..2_000), 64).await?;
     assert_eq!(first.get("granted"), Some(&60), "{first:?}");
     assert_eq!(first.get("sold_out"), Some(&1_940), "{first:?}");
-    let books_after = books(&stack, "storm").await?;
+    let books_after = stock_balance(&stack, "storm").await?;
     assert_eq!((books_after.orders, books_after.remaining), (60, 0));
     assert_eq!((books_after.stock, books_after.held), (0, 0));
 
@@ -31,7 +31,7 @@ async fn stock_is_sold_exactly_and_sold_out_costs_no_redis_call() -> Result<()> 
     assert_eq!(third.get("sold_out"), Some(&2_000), "{third:?}");
     let after = claim_groups(&stack).await?;
     assert_eq!(after, before, "sold out costs no Redis command");
-    assert_eq!(books(&stack, "storm").await?, books_after);
+    assert_eq!(stock_balance(&stack, "storm").await?, books_after);
     Ok(())
 }
 
@@ -53,8 +53,15 @@ async fn repeated_purchase_gets_no_second_unit() -> Result<()> {
         order,
         "it is told which order it has"
     );
-    let books = books(&stack, "again").await?;
-    assert_eq!((books.orders, books.held, books.stock), (1, 0, 9));
+    let stock_balance = stock_balance(&stack, "again").await?;
+    assert_eq!(
+        (
+            stock_balance.orders,
+            stock_balance.held,
+            stock_balance.stock
+        ),
+        (1, 0, 9)
+    );
     Ok(())
 }
 
@@ -68,7 +75,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
     stack.open_sale("share", 800, 4).await?;
     // All have bought, so that every further request reaches Redis and is refused there.
     rush(&stack, "share", users(0..400), 8).await?;
-    assert_eq!(books(&stack, "share").await?.orders, 400);
+    assert_eq!(stock_balance(&stack, "share").await?.orders, 400);
     let buyers: Vec<String> = users(0..400).into_iter().cycle().take(8_000).collect();
     // If other tests keep both cores busy, requests arrive apart and share fewer commands, so there are several rounds.
     let mut rounds = Vec::new();

@@ -81,29 +81,33 @@ fn bad_ways() -> Vec<BridgeAnswer> {
 }
 
 /// A bridge that answers polls correctly, and claims as instructed.
-async fn bridge(listener: TcpListener, way: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
+async fn bridge(listener: TcpListener, route: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
     loop {
         let (tcp, _) = listener.accept().await?;
         // Streams that end with an error are intended.
-        tokio::spawn(stream(tcp, Arc::clone(&way)));
+        tokio::spawn(stream(tcp, Arc::clone(&route)));
     }
 }
 
-async fn stream(tcp: TcpStream, way: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
+async fn stream(tcp: TcpStream, route: Arc<Mutex<BridgeAnswer>>) -> Result<()> {
     let mut tcp = BufReader::new(tcp);
     while line(&mut tcp).await? != "\r\n" {}
     let mut is_begun = false;
     loop {
         let call = call(&mut tcp).await?;
-        let way = match call.contains("EVAL") {
-            true => way.lock().unwrap().clone(),
+        let route = match call.contains("EVAL") {
+            true => route.lock().unwrap().clone(),
             false => poll_answer(&call),
         };
-        let head = if way.has_head && !is_begun { HEAD } else { "" };
-        is_begun |= way.has_head;
-        tcp.write_all(&[head.as_bytes(), &way.bytes].concat())
+        let head = if route.has_head && !is_begun {
+            HEAD
+        } else {
+            ""
+        };
+        is_begun |= route.has_head;
+        tcp.write_all(&[head.as_bytes(), &route.bytes].concat())
             .await?;
-        match way.end {
+        match route.end {
             End::Stays => {}
             End::Closed => return Ok(()),
             End::Reset => {
@@ -172,8 +176,8 @@ async fn envoy_survives_every_end_of_a_bridge_stream() -> Result<()> {
     }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
-    let way = Arc::new(Mutex::new(good()));
-    tokio::spawn(bridge(listener, Arc::clone(&way)));
+    let route = Arc::new(Mutex::new(good()));
+    tokio::spawn(bridge(listener, Arc::clone(&route)));
     let mut stack = start(port).await?;
     let pid = stack.envoy.process().pid().context("Envoy runs")?;
     until("claims are answered", async || {
@@ -183,13 +187,13 @@ async fn envoy_survives_every_end_of_a_bridge_stream() -> Result<()> {
     .await?;
     for (n, bad) in bad_ways().into_iter().enumerate() {
         let how = format!("{}, then: {:?}", bad.name, bad.end);
-        *way.lock().unwrap() = bad;
+        *route.lock().unwrap() = bad;
         for user in 0..3 {
             let answer = buy(&stack, "ends", &format!("user-{n}-{user}")).await?;
-            let seen = (answer.status, verdict(&answer));
-            assert_eq!(seen, (503, "unavailable"), "{how}");
+            let observed = (answer.status, verdict(&answer));
+            assert_eq!(observed, (503, "unavailable"), "{how}");
         }
-        *way.lock().unwrap() = good();
+        *route.lock().unwrap() = good();
         // One more call may still fail with the last stream.
         let mut last = buy(&stack, "ends", "patient").await?;
         if verdict(&last) == "unavailable" {

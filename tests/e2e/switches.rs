@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::{self, Method};
 use weir_stack::{GatewayOptions, Stack};
-use weir_tests::{books, buy, until, verdict};
+use weir_tests::{buy, stock_balance, until, verdict};
 
 /// The maximum delay until all gateways apply a switch.
 const SEEN_WITHIN: Duration = Duration::from_millis(500);
@@ -53,11 +53,11 @@ async fn seen_after(stack: &Stack, is_so: impl AsyncFn(&str) -> Result<bool>) ->
 }
 
 async fn state_seen_after(stack: &Stack, sale: &str, expected: &str) -> Result<Duration> {
-    let seen = seen_after(stack, async |gateway| {
+    let response = seen_after(stack, async |gateway| {
         let status = http::get(&format!("{gateway}/sales/{sale}")).await?;
         Ok(status.json()?["state"] == expected)
     });
-    seen.await.context(expected.to_owned())
+    response.await.context(expected.to_owned())
 }
 
 async fn two_gateways(sale: &str) -> Result<Stack> {
@@ -71,19 +71,22 @@ async fn two_gateways(sale: &str) -> Result<Stack> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_worker_sees_a_switch_within_500_ms() -> Result<()> {
     let stack = two_gateways("switch").await?;
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     for _ in 0..TRIES {
         for (switch, state, expected) in [
             ("closed", "closed", "closed"),
             ("open", "running", "cap_reached"),
         ] {
             switch_all(&stack, switch).await?;
-            seen.push(state_seen_after(&stack, "switch", state).await?);
+            observed.push(state_seen_after(&stack, "switch", state).await?);
             assert_eq!(verdict(&buy(&stack, "switch", "alice").await?), expected);
         }
     }
-    let in_time = seen.iter().filter(|seen| **seen <= SEEN_WITHIN).count();
-    assert!(in_time >= TRIES, "{in_time} in time: {seen:?}");
+    let in_time = observed
+        .iter()
+        .filter(|observed| **observed <= SEEN_WITHIN)
+        .count();
+    assert!(in_time >= TRIES, "{in_time} in time: {observed:?}");
     Ok(())
 }
 
@@ -98,11 +101,11 @@ async fn sale_supports_drain_static_page_and_shadow_modes() -> Result<()> {
 
     let page = json!({ "state": "open", "degrade": { "static_page": true } });
     switch(&stack, "modes", page).await?;
-    let asked = AtomicUsize::new(0);
+    let requests = AtomicUsize::new(0);
     seen_after(&stack, async |gateway| {
         // A different user each time: in a draining sale, the gate queries Redis for the user's claim, which is rate
         // limited.
-        let user = format!("bob-{}", asked.fetch_add(1, Ordering::Relaxed));
+        let user = format!("bob-{}", requests.fetch_add(1, Ordering::Relaxed));
         let headers = [("x-user-id", user.as_str())];
         let url = format!("{gateway}/sales/modes/orders");
         let answer = http::send(Method::POST, &url, &headers, "").await?;
@@ -119,13 +122,13 @@ async fn sale_supports_drain_static_page_and_shadow_modes() -> Result<()> {
     switch(&stack, "modes", shadow).await?;
     seen_after(&stack, async |gateway| {
         let url = format!("{gateway}/sales/modes/orders");
-        let nobody = http::send(Method::POST, &url, &[], "").await?;
-        let is_origins = verdict(&nobody).is_empty();
+        let response = http::send(Method::POST, &url, &[], "").await?;
+        let is_origins = verdict(&response).is_empty();
         ensure!(
-            !is_origins || nobody.json()?["error"] == "invalid_user",
-            nobody.text()
+            !is_origins || response.json()?["error"] == "invalid_user",
+            response.text()
         );
-        Ok(nobody.status == 401 && is_origins)
+        Ok(response.status == 401 && is_origins)
     })
     .await?;
     // With a unit, the origin makes an order; without a claim, it refuses as the gate would have.
@@ -136,7 +139,7 @@ async fn sale_supports_drain_static_page_and_shadow_modes() -> Result<()> {
         stack.envoy.stat(stat).await.is_ok_and(|count| count == 1)
     })
     .await?;
-    assert_eq!(books(&stack, "modes").await?.orders, 2);
+    assert_eq!(stock_balance(&stack, "modes").await?.orders, 2);
     Ok(())
 }
 

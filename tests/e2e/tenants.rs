@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weir_stack::http::{self, Method, Response};
 use weir_stack::{Stack, sale};
-use weir_tests::{books, buy, rush, users, verdict};
+use weir_tests::{buy, rush, stock_balance, users, verdict};
 
 /// A tenant's admin.
 struct Tenant<'a> {
@@ -21,8 +21,8 @@ impl<'a> Tenant<'a> {
         let path = format!("/tenants/{name}");
         stack.admin(Method::PUT, &path, &new, 201).await?;
         let key = json!({ "name": name, "role": "admin", "tenant": name }).to_string();
-        let made = stack.admin(Method::POST, "/access/keys", &key, 201).await?;
-        let key = made["key"].as_str().context("no key")?.to_owned();
+        let response = stack.admin(Method::POST, "/access/keys", &key, 201).await?;
+        let key = response["key"].as_str().context("no key")?.to_owned();
         Ok(Self { stack, name, key })
     }
 
@@ -43,8 +43,8 @@ impl<'a> Tenant<'a> {
 
     async fn does(&self, method: Method, path: &str, body: &Value, status: u16) -> Result<Value> {
         let answer = self.ask(method, path, body).await?;
-        let told = format!("{}: {path}: {} {}", self.name, answer.status, answer.text());
-        ensure!(answer.status == status, "{told}");
+        let message = format!("{}: {path}: {} {}", self.name, answer.status, answer.text());
+        ensure!(answer.status == status, "{message}");
         match status {
             204 => Ok(Value::Null),
             _ => answer.json(),
@@ -64,9 +64,9 @@ impl<'a> Tenant<'a> {
 }
 
 /// Sends requests of `user` until the verdict is `word`: gateways apply operators' changes with a delay.
-async fn hears(stack: &Stack, sale: &str, user: &str, word: &str) -> Result<()> {
-    let what = format!("{user} hears {word} of {sale}");
-    weir_tests::until(&what, async || {
+async fn gets_verdict(stack: &Stack, sale: &str, user: &str, word: &str) -> Result<()> {
+    let message = format!("{user} hears {word} of {sale}");
+    weir_tests::until(&message, async || {
         let answer = buy(stack, sale, user).await;
         answer.is_ok_and(|answer| verdict(&answer) == word)
     })
@@ -96,8 +96,8 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     )?;
     ensure!((sold(&one), sold(&other)) == (50, 30), "{one:?} {other:?}");
     for id in [&norths, &souths] {
-        let books = books(&stack, id).await?;
-        ensure!(books.balance(), "{id}: {books:?}");
+        let stock_balance = stock_balance(&stack, id).await?;
+        ensure!(stock_balance.balance(), "{id}: {stock_balance:?}");
     }
 
     // A request beyond a tenant's quota is refused only for it.
@@ -118,12 +118,12 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     // One blocks a user and closes a sale; the other keeps selling.
     let blocked = format!("/sales/{souths}/blocked/late");
     south.does(Method::PUT, &blocked, &Value::Null, 204).await?;
-    hears(&stack, &souths, "late", "blocked").await?;
-    hears(&stack, &norths, "late", "granted").await?;
+    gets_verdict(&stack, &souths, "late", "blocked").await?;
+    gets_verdict(&stack, &norths, "late", "granted").await?;
     let close = format!("/sales/{souths}/close");
     south.does(Method::POST, &close, &Value::Null, 200).await?;
-    hears(&stack, &souths, "later", "closed").await?;
-    hears(&stack, &norths, "later", "granted").await?;
+    gets_verdict(&stack, &souths, "later", "closed").await?;
+    gets_verdict(&stack, &norths, "later", "granted").await?;
 
     // The other tenant's objects do not exist for it, and global objects belong to the platform.
     for (method, path, body, status) in [
@@ -167,7 +167,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     ] {
         south.does(method, &path, &body, status).await?;
     }
-    hears(&stack, &norths, "last", "granted").await?;
+    gets_verdict(&stack, &norths, "last", "granted").await?;
     let listed = south.does(Method::GET, "/sales", &Value::Null, 200).await?;
     ensure!(!listed.to_string().contains("north"), "{listed}");
 
@@ -179,7 +179,10 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
     }
     ensure!(waits > 10, "{waits}");
     north.does(Method::GET, "/sales", &Value::Null, 200).await?;
-    let books = books(&stack, &norths).await?;
-    ensure!(books.balance() && books.total == 60, "{books:?}");
+    let stock_balance = stock_balance(&stack, &norths).await?;
+    ensure!(
+        stock_balance.balance() && stock_balance.total == 60,
+        "{stock_balance:?}"
+    );
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use weir_stack::Stack;
 use weir_stack::http::{self, Method, Response};
-use weir_tests::{books, verdict};
+use weir_tests::{stock_balance, verdict};
 
 async fn buy(stack: &Stack, user: &str, token: &str) -> Result<Response> {
     let headers = [("x-user-id", user), ("x-weir-order-token", token)];
@@ -47,7 +47,7 @@ async fn token_sale_is_sold_to_holders_of_tokens() -> Result<()> {
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     let bought = buy(&stack, "alice", token).await?;
     assert_eq!((bought.status, verdict(&bought)), (201, "granted"));
-    assert_eq!(books(&stack, "tokens").await?.orders, 1);
+    assert_eq!(stock_balance(&stack, "tokens").await?.orders, 1);
 
     let stats = format!("{}/stats/prometheus", stack.envoy_admin_url());
     let stats = http::get(&stats).await?.text();

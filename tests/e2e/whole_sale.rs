@@ -39,15 +39,15 @@ async fn reserve(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
 
 /// Buys, and returns the order's path.
 pub(crate) async fn order(stack: &Stack, sale: &str, user: &str) -> Result<String> {
-    let made = buy(stack, sale, user).await?;
-    let (status, text) = (made.status, made.text());
+    let response = buy(stack, sale, user).await?;
+    let (status, text) = (response.status, response.text());
     ensure!(status == 201, "{user} has {status}: {text}");
-    path_of(&made)
+    path_of(&response)
 }
 
-fn path_of(made: &Response) -> Result<String> {
-    let made = made.json()?;
-    let id = made["order"].as_str().context("no order")?;
+fn path_of(response: &Response) -> Result<String> {
+    let response = response.json()?;
+    let id = response["order"].as_str().context("no order")?;
     Ok(format!("/orders/{id}"))
 }
 
@@ -62,8 +62,12 @@ pub(crate) async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
     let body = started.json()?;
     let pay_url = body["pay_url"].as_str();
     let pay_url = pay_url.with_context(|| format!("nothing to pay: {body}"))?;
-    let told = http::send(Method::POST, pay_url, &[], "").await?;
-    ensure!(told.json()?["state"] == "paid", "{}", told.text());
+    let status_and_name = http::send(Method::POST, pay_url, &[], "").await?;
+    ensure!(
+        status_and_name.json()?["state"] == "paid",
+        "{}",
+        status_and_name.text()
+    );
     is_told(
         &ask(stack, Method::GET, order, Some(user)).await?,
         200,
@@ -72,7 +76,7 @@ pub(crate) async fn pays(stack: &Stack, order: &str, user: &str) -> Result<()> {
 }
 
 /// The status, and the order's state or the problem's name.
-fn told(answer: &Response) -> Result<(u16, String)> {
+fn status_and_name(answer: &Response) -> Result<(u16, String)> {
     let body = answer.json()?;
     let word = match answer.status {
         200..300 => &body["status"],
@@ -83,8 +87,11 @@ fn told(answer: &Response) -> Result<(u16, String)> {
 }
 
 fn is_told(answer: &Response, status: u16, word: &str) -> Result<()> {
-    let told = told(answer)?;
-    ensure!(told == (status, word.to_owned()), "{told:?}, not {word}");
+    let status_and_name = status_and_name(answer)?;
+    ensure!(
+        status_and_name == (status, word.to_owned()),
+        "{status_and_name:?}, not {word}"
+    );
     Ok(())
 }
 
@@ -115,13 +122,13 @@ async fn hears_at_last(
     let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
     loop {
         let answer = buy(stack, sale, user).await?;
-        let heard = verdict(&answer);
-        if heard == word {
+        let received = verdict(&answer);
+        if received == word {
             return Ok(answer);
         }
-        ensure!(meanwhile.contains(&heard), "{user} hears {heard}");
+        ensure!(meanwhile.contains(&received), "{user} hears {received}");
         let late = tokio::time::Instant::now() > deadline;
-        ensure!(!late, "{user} still hears {heard}");
+        ensure!(!late, "{user} still hears {received}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -193,15 +200,15 @@ async fn user_without_reservation_cannot_buy_until_a_new_one() -> Result<()> {
     )?;
     assert_eq!(reserve(&stack, "s", "alice").await?.status, 201);
     assert_eq!(reserve(&stack, "s", "bob").await?.status, 201);
-    let seen = own(Method::GET, "alice").await?;
+    let response = own(Method::GET, "alice").await?;
     assert_eq!(
-        (seen.status, &seen.json()?["state"]),
+        (response.status, &response.json()?["state"]),
         (200, &json!("reserved"))
     );
     for _ in 0..2 {
-        let gone = own(Method::DELETE, "alice").await?;
+        let reply = own(Method::DELETE, "alice").await?;
         assert_eq!(
-            (gone.status, &gone.json()?["state"]),
+            (reply.status, &reply.json()?["state"]),
             (200, &json!("cancelled"))
         );
     }
@@ -277,14 +284,18 @@ async fn order_paid_in_time_is_kept() -> Result<()> {
     let path = order(&stack, "paid", "alice").await?;
     let started = end(&stack, &path, "alice", "pay").await?;
     ensure!(started.status == 201, "{}", started.text());
-    let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
-    is_told(&seen, 200, "unpaid")?;
+    let response = ask(&stack, Method::GET, &path, Some("alice")).await?;
+    is_told(&response, 200, "unpaid")?;
     pays(&stack, &path, "alice").await?;
     // The provider repeats its callback; another sender does not have the secret.
     let payment = started.json()?["payment"].clone();
     let payment = payment.as_str().context("no payment")?;
-    let told = stack.provider.caller().notify_shop(payment, "paid").await?;
-    ensure!(told.json()?["state"] == "paid", "{}", told.text());
+    let status_and_name = stack.provider.caller().notify_shop(payment, "paid").await?;
+    ensure!(
+        status_and_name.json()?["state"] == "paid",
+        "{}",
+        status_and_name.text()
+    );
     let url = format!("{}/payments/callback", stack.gateway_url());
     let secret = "a guess, of thirty-two characters";
     let forger = PaymentProvider::start(ports::free()?, &url, secret).await?;
@@ -294,8 +305,8 @@ async fn order_paid_in_time_is_kept() -> Result<()> {
     ensure!((again.status, &again.json()?["state"]) == (200, &json!("paid")));
     let cancelled = end(&stack, &path, "alice", "cancel").await?;
     is_told(&cancelled, 409, "order_paid")?;
-    let seen = ask(&stack, Method::GET, &path, Some("alice")).await?;
-    is_told(&seen, 200, "paid")?;
+    let response = ask(&stack, Method::GET, &path, Some("alice")).await?;
+    is_told(&response, 200, "paid")?;
     audited(&stack, "paid", 2, 1).await
 }
 
@@ -311,8 +322,8 @@ async fn sold_out_sale_reopens_when_an_unpaid_order_expires() -> Result<()> {
     let path = buys_at_last(&stack, "expire", "bob", &["all_reserved"]).await?;
     let late = end(&stack, &lost, "alice", "pay").await?;
     is_told(&late, 409, "order_expired")?;
-    let seen = ask(&stack, Method::GET, &lost, Some("alice")).await?;
-    is_told(&seen, 200, "expired")?;
+    let response = ask(&stack, Method::GET, &lost, Some("alice")).await?;
+    is_told(&response, 200, "expired")?;
     pays(&stack, &path, "bob").await?;
     audited(&stack, "expire", 0, 1).await?;
     is_sold_out(&stack, "expire", "carol").await
@@ -327,8 +338,8 @@ async fn user_with_expired_holds_is_blocked_and_others_buy() -> Result<()> {
     let lost = order(&stack, "hoard", "mallory").await?;
     let barred = ["granted_again", "cap_reached", "all_reserved"];
     hears_at_last(&stack, "hoard", "mallory", "blocked", &barred).await?;
-    let seen = ask(&stack, Method::GET, &lost, Some("mallory")).await?;
-    is_told(&seen, 200, "expired")?;
+    let response = ask(&stack, Method::GET, &lost, Some("mallory")).await?;
+    is_told(&response, 200, "expired")?;
     for user in ["alice", "bob"] {
         let path = buys_at_last(&stack, "hoard", user, &["all_reserved"]).await?;
         pays(&stack, &path, user).await?;
@@ -401,15 +412,15 @@ async fn order_stays_private_despite_forged_user_headers() -> Result<()> {
     let forged = [(name, &*signed.value), (signature, &*signed.signature)];
     // The forgery is valid: without a gateway in between, the origin accepts it.
     let direct = format!("{}{path}", stack.origin_url());
-    let seen = http::send(Method::GET, &direct, &forged, "").await?;
-    is_told(&seen, 200, "unpaid")?;
+    let response = http::send(Method::GET, &direct, &forged, "").await?;
+    is_told(&response, 200, "unpaid")?;
 
-    for (method, what) in [
+    for (method, subject) in [
         (Method::GET, ""),
         (Method::POST, "/pay"),
         (Method::POST, "/cancel"),
     ] {
-        let url = format!("{}{path}{what}", stack.gateway_url());
+        let url = format!("{}{path}{subject}", stack.gateway_url());
         for forged in [&[][..], &forged] {
             let mut headers = vec![("x-user-id", "bob")];
             headers.extend(forged);
@@ -431,8 +442,12 @@ async fn buys_as_herself_with_a_forged_claim(stack: &Stack) -> Result<()> {
         (headers::CLAIM_SIGNATURE, "k1;00"),
         (headers::USER, "v1;1;alice"),
     ];
-    let made = http::send(Method::POST, &stack.buy_url("whose"), &forged, "").await?;
-    ensure!(decided(&made) == (201, "granted"), "{}", made.text());
-    ensure!(made.json()?["user"] == "bob", "{}", made.text());
+    let response = http::send(Method::POST, &stack.buy_url("whose"), &forged, "").await?;
+    ensure!(
+        decided(&response) == (201, "granted"),
+        "{}",
+        response.text()
+    );
+    ensure!(response.json()?["user"] == "bob", "{}", response.text());
     Ok(())
 }

@@ -102,11 +102,11 @@ impl Pair {
             last = Some((with, without));
             tokio::time::sleep(QUIET).await;
         }
-        let shown: Vec<_> = pieces
+        let displayed: Vec<_> = pieces
             .iter()
             .map(|it| String::from_utf8_lossy(it))
             .collect();
-        anyhow::bail!("{shown:?}: with it and without: {last:#?}");
+        anyhow::bail!("{displayed:?}: with it and without: {last:#?}");
     }
 }
 
@@ -238,12 +238,12 @@ async fn answers(gateway: &Envoy, pieces: &[Vec<u8>]) -> Result<(Vec<Answer>, bo
     let url = gateway.url();
     let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
     stream.set_nodelay(true)?;
-    for (at, piece) in pieces.iter().enumerate() {
+    for (at, chunk) in pieces.iter().enumerate() {
         if at > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // A gateway may have closed the connection.
-        if stream.write_all(piece).await.is_err() {
+        if stream.write_all(chunk).await.is_err() {
             break;
         }
     }
@@ -331,9 +331,9 @@ fn get(path: &str, more: &str) -> String {
 
 /// Requests that clients may send: plain ones, unusual ones, and attacks.
 fn requests() -> Vec<String> {
-    let gone = order("gone", "u1", "");
+    let removed = order("gone", "u1", "");
     let plain = [
-        gone.clone(),
+        removed.clone(),
         order("later", "u1", ""),
         order("unknown", "u1", ""),
         order("gone", "u1", "accept: text/html\r\naccept-language: de\r\n"),
@@ -356,54 +356,54 @@ fn requests() -> Vec<String> {
         get("/", "accept: text/html\r\n"),
     ];
     let odd = [
-        gone.replace("POST", "HEAD"),
-        gone.replace("POST", "PUT"),
-        gone.replace("POST", "OPTIONS"),
-        gone.replace("/sales/gone", "//sales/gone"),
-        gone.replace("/sales/gone", "/x/../sales/gone"),
-        gone.replace("/sales/gone", "/sales/g%6fne"),
-        gone.replace("/sales/gone", "/sales%2fgone"),
-        gone.replace("/orders", "/orders?a=%2f#b"),
-        gone.replace("/orders", "/orders;a"),
-        gone.replace("POST /", "POST http://shop.example/"),
-        gone.replace("shop.example", "SHOP.example:80"),
-        gone.replace("x-user-id", "X-USER-ID"),
-        gone.replace("content-length: 0\r\n", "content-length: 3\r\n") + "abc",
-        gone.replace("content-length: 0\r\n", "transfer-encoding: chunked\r\n") + "0\r\n\r\n",
-        gone.replace("content-length: 0\r\n", "connection: close\r\n"),
-        gone.replace(
+        removed.replace("POST", "HEAD"),
+        removed.replace("POST", "PUT"),
+        removed.replace("POST", "OPTIONS"),
+        removed.replace("/sales/gone", "//sales/gone"),
+        removed.replace("/sales/gone", "/x/../sales/gone"),
+        removed.replace("/sales/gone", "/sales/g%6fne"),
+        removed.replace("/sales/gone", "/sales%2fgone"),
+        removed.replace("/orders", "/orders?a=%2f#b"),
+        removed.replace("/orders", "/orders;a"),
+        removed.replace("POST /", "POST http://shop.example/"),
+        removed.replace("shop.example", "SHOP.example:80"),
+        removed.replace("x-user-id", "X-USER-ID"),
+        removed.replace("content-length: 0\r\n", "content-length: 3\r\n") + "abc",
+        removed.replace("content-length: 0\r\n", "transfer-encoding: chunked\r\n") + "0\r\n\r\n",
+        removed.replace("content-length: 0\r\n", "connection: close\r\n"),
+        removed.replace(
             "content-length: 0\r\n",
             "expect: 100-continue\r\ncontent-length: 0\r\n",
         ),
-        gone.replace(
+        removed.replace(
             "content-length: 0\r\n",
             "connection: upgrade\r\nupgrade: websocket\r\n",
         ),
     ];
     let attacks = [
-        gone.replace(
+        removed.replace(
             "content-length: 0\r\n",
             "content-length: 0\r\ncontent-length: 5\r\n",
         ),
-        gone.replace(
+        removed.replace(
             "content-length: 0\r\n",
             "content-length: 4\r\ntransfer-encoding: chunked\r\n",
         ),
-        gone.replace("content-length: 0\r\n", "content-length: -1\r\n"),
-        gone.replace("content-length: 0\r\n", "content_length: 5\r\n"),
-        gone.replace("content-length: 0\r\n", "content-length : 0\r\n"),
-        gone.replace("host: shop.example\r\n", ""),
-        gone.replace("host: shop.example\r\n", "host: a\r\nhost: b\r\n"),
-        gone.replace("HTTP/1.1", "HTTP/1.0"),
-        gone.replace("HTTP/1.1", "HTTP/9.9"),
-        gone.replace("u1\r\n", "u1\n"),
-        gone.replace("u1\r\n", "u1\r\n folded\r\n"),
-        gone.replace("u1", "u\0"),
-        gone.replace("POST", "POS\u{e9}"),
+        removed.replace("content-length: 0\r\n", "content-length: -1\r\n"),
+        removed.replace("content-length: 0\r\n", "content_length: 5\r\n"),
+        removed.replace("content-length: 0\r\n", "content-length : 0\r\n"),
+        removed.replace("host: shop.example\r\n", ""),
+        removed.replace("host: shop.example\r\n", "host: a\r\nhost: b\r\n"),
+        removed.replace("HTTP/1.1", "HTTP/1.0"),
+        removed.replace("HTTP/1.1", "HTTP/9.9"),
+        removed.replace("u1\r\n", "u1\n"),
+        removed.replace("u1\r\n", "u1\r\n folded\r\n"),
+        removed.replace("u1", "u\0"),
+        removed.replace("POST", "POS\u{e9}"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-        "\r\n\r\n".to_owned() + &gone,
+        "\r\n\r\n".to_owned() + &removed,
         "GET\r\n\r\n".to_owned(),
-        gone.chars().take(20).collect(),
+        removed.chars().take(20).collect(),
     ];
     [&plain[..], &odd, &attacks].concat()
 }
@@ -429,11 +429,11 @@ async fn fast_path_answers_rooms_like_the_http_filter() -> Result<()> {
     let cookie = RefCell::new(String::new());
     for gateway in [&pair.with, &pair.without] {
         until("the visitor has a position", async || {
-            let kept = match cookie.borrow().as_str() {
+            let message = match cookie.borrow().as_str() {
                 "" => String::new(),
                 cookie => format!("cookie: {cookie}\r\n"),
             };
-            let request = get("/shop", &kept).into_bytes();
+            let request = get("/shop", &message).into_bytes();
             let Ok((answers, _)) = answers(gateway, &[request]).await else {
                 return false;
             };
@@ -447,32 +447,32 @@ async fn fast_path_answers_rooms_like_the_http_filter() -> Result<()> {
         .await?;
     }
     let cookie = cookie.into_inner();
-    let kept = format!("cookie: {cookie}\r\n");
+    let message = format!("cookie: {cookie}\r\n");
     let token = cookie.split_once('=').context("no token")?.1;
     let html = "accept: text/html\r\n";
     let requests = [
-        get("/shop", &kept),
-        get("/shop", &format!("{kept}{html}")),
-        get("/shop/a?b=c", &format!("{kept}accept-language: de\r\n")),
+        get("/shop", &message),
+        get("/shop", &format!("{message}{html}")),
+        get("/shop/a?b=c", &format!("{message}accept-language: de\r\n")),
         get("/shop", &format!("x-weir-room: {token}\r\n")),
-        get("/shop", &format!("cookie: a=b\r\n{kept}")),
+        get("/shop", &format!("cookie: a=b\r\n{message}")),
         get(
             "/shop",
-            &format!("{kept}content-type: application/grpc\r\n"),
+            &format!("{message}content-type: application/grpc\r\n"),
         ),
-        get("/shop", &format!("{kept}origin: https://a.example\r\n")),
-        get("/.weir/room/shop", &kept),
-        get("/.weir/room/shop?n=1", &kept),
-        get("/.weir/room/shop", &kept.replace("\r\n", "x\r\n")),
+        get("/shop", &format!("{message}origin: https://a.example\r\n")),
+        get("/.weir/room/shop", &message),
+        get("/.weir/room/shop?n=1", &message),
+        get("/.weir/room/shop", &message.replace("\r\n", "x\r\n")),
         get("/.weir/room/shop", ""),
-        get("/.weir/room/shut", &kept),
+        get("/.weir/room/shut", &message),
         get("/.weir/room/none", ""),
         get("/.weir/room/room.js", ""),
         get("/.weir/room/", ""),
         get("/shut", ""),
         get("/shut", html),
         get("/shut", "content-type: application/grpc\r\n"),
-        get("/open", &kept),
+        get("/open", &message),
         get("/shut", "").replace("GET", "HEAD"),
         get("/shut", "content-length: 0\r\n").replace("GET", "POST"),
     ];

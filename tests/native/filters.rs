@@ -106,9 +106,9 @@ async fn fitment_query_is_sent_in_a_body() -> Result<()> {
     until("the gateway answers by itself", async || {
         let headers = [("content-type", "application/json")];
         let answer = http::send(Method::POST, &url, &headers, body.clone()).await;
-        let told = answer.and_then(|answer| answer.json());
-        let is_right =
-            told.is_ok_and(|told| told["skus"][0]["answers"] == json!(["fits", "does_not"]));
+        let document = answer.and_then(|answer| answer.json());
+        let is_right = document
+            .is_ok_and(|document| document["skus"][0]["answers"] == json!(["fits", "does_not"]));
         let Some(envoy) = &stack.fitment_gateway else {
             return false;
         };

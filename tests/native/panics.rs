@@ -4,7 +4,7 @@ use anyhow::Result;
 use weir_stack::Stack;
 use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
-use weir_tests::{books, buy, rush, until, users};
+use weir_tests::{buy, rush, stock_balance, until, users};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn panic_returns_503_and_is_counted_and_envoy_survives() -> Result<()> {
@@ -33,7 +33,7 @@ async fn panic_returns_503_and_is_counted_and_envoy_survives() -> Result<()> {
     })
     .await?;
     rush(&stack, "panics", users(0..200), 16).await?;
-    let after = books(&stack, "panics").await?;
+    let after = stock_balance(&stack, "panics").await?;
     assert_eq!((after.orders, after.held, after.stock), (50, 0, 0));
     assert_eq!(stack.envoy.process().pid(), pid, "the same Envoy");
     let log = stack.envoy.process().tail(2_000);

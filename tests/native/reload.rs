@@ -15,7 +15,7 @@ use weir_stack::native::Host;
 use weir_stack::process::Process;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
-use weir_tests::{PATIENCE, books, claim_groups, until};
+use weir_tests::{PATIENCE, claim_groups, stock_balance, until};
 
 /// More than all buyers take, so that the sale does not end.
 const STOCK: u64 = 1_000_000;
@@ -146,16 +146,16 @@ impl Buyers {
 
     async fn finish(self) -> BTreeMap<u16, u64> {
         self.is_over.store(true, Ordering::Relaxed);
-        let mut heard = BTreeMap::new();
+        let mut received = BTreeMap::new();
         for (status, count) in self.all.join_all().await.into_iter().flatten() {
-            *heard.entry(status).or_default() += count;
+            *received.entry(status).or_default() += count;
         }
-        heard
+        received
     }
 }
 
 async fn buy_all(client: usize, url: Arc<str>, is_over: Arc<AtomicBool>) -> BTreeMap<u16, u64> {
-    let mut heard = BTreeMap::new();
+    let mut received = BTreeMap::new();
     for number in 0.. {
         if is_over.load(Ordering::Relaxed) {
             break;
@@ -164,9 +164,9 @@ async fn buy_all(client: usize, url: Arc<str>, is_over: Arc<AtomicBool>) -> BTre
         let headers = [("x-user-id", user.as_str())];
         let answer = http::send(Method::POST, &url, &headers, "").await;
         let status = answer.map_or(0, |answer| answer.status);
-        *heard.entry(status).or_default() += 1;
+        *received.entry(status).or_default() += 1;
     }
-    heard
+    received
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,10 +184,10 @@ async fn configuration_replaced_during_a_sale_leaves_no_claim() -> Result<()> {
     let buyers = Buyers::start(&url);
     for version in 1..=REPLACEMENTS {
         tokio::time::sleep(BETWEEN).await;
-        let before = books(&stack, "reload").await?.orders;
+        let before = stock_balance(&stack, "reload").await?.orders;
         gateway.replace(250 + version)?;
         let is_sold = async || {
-            books(&stack, "reload")
+            stock_balance(&stack, "reload")
                 .await
                 .is_ok_and(|now| now.orders > before)
         };
@@ -197,12 +197,19 @@ async fn configuration_replaced_during_a_sale_leaves_no_claim() -> Result<()> {
         gateway.has_dropped_all().await
     })
     .await?;
-    let heard = buyers.finish().await;
-    let is_settled = async || books(&stack, "reload").await.is_ok_and(|now| now.held == 0);
+    let received = buyers.finish().await;
+    let is_settled = async || {
+        stock_balance(&stack, "reload")
+            .await
+            .is_ok_and(|now| now.held == 0)
+    };
     until("no claim is held", is_settled).await?;
-    let sold = books(&stack, "reload").await?;
+    let sold = stock_balance(&stack, "reload").await?;
     ensure!(sold.balance(), "{sold:?}");
-    ensure!(heard.get(&201) == Some(&sold.orders), "{heard:?}, {sold:?}");
+    ensure!(
+        received.get(&201) == Some(&sold.orders),
+        "{received:?}, {sold:?}"
+    );
     let updates = "listener_manager.listener_in_place_updated";
     let updates = gateway.envoy.stat(updates).await?;
     ensure!(updates >= REPLACEMENTS, "it was replaced {updates} times");
@@ -217,15 +224,15 @@ const CUT_OFF: u64 = 40;
 const LONG: Duration = Duration::from_secs(3);
 
 fn ask(url: &str) -> JoinSet<Result<http::Response>> {
-    let mut asking = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..CUT_OFF {
         let (url, user) = (url.to_owned(), format!("cut-{number}"));
-        asking.spawn(async move {
+        tasks.spawn(async move {
             let headers = [("x-user-id", user.as_str())];
             http::send(Method::POST, &url, &headers, "").await
         });
     }
-    asking
+    tasks
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,22 +248,29 @@ async fn grants_of_streams_ended_by_a_reload_are_released() -> Result<()> {
         answer.is_ok_and(|answer| answer.status == 201)
     };
     until("the gateway sells", sells).await?;
-    let (before, groups) = (books(&stack, "reload").await?, claim_groups(&stack).await?);
+    let (before, groups) = (
+        stock_balance(&stack, "reload").await?,
+        claim_groups(&stack).await?,
+    );
     redis(&mut stack)?.freeze();
-    let asking = ask(&url);
+    let requesting = ask(&url);
     let active = "http.gateway.downstream_rq_active";
     let all_wait = async || gateway.envoy.stat(active).await.is_ok_and(|n| n >= CUT_OFF);
     until("all wait", all_wait).await?;
     gateway.replace(251)?;
     let is_gone = async || gateway.has_dropped_all().await;
     until("what was replaced is gone", is_gone).await?;
-    let answers = asking.join_all().await;
+    let answers = requesting.join_all().await;
     ensure!(answers.iter().all(Result::is_err), "{answers:?}");
     tokio::time::sleep(LONG).await;
     redis(&mut stack)?.thaw();
     let is_granted = async || claim_groups(&stack).await.is_ok_and(|now| now > groups);
     until("Redis has granted", is_granted).await?;
-    let is_back = async || books(&stack, "reload").await.is_ok_and(|now| now == before);
+    let is_back = async || {
+        stock_balance(&stack, "reload")
+            .await
+            .is_ok_and(|now| now == before)
+    };
     until("all was given back", is_back).await?;
     Ok(stack.check_children()?)
 }

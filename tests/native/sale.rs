@@ -5,7 +5,7 @@ use weir_stack::Stack;
 use weir_stack::native::Host;
 use weir_stack::report::SilentReporter;
 use weir_stack::tools::{OLDEST_ENVOY_VERSION, Options, oldest_envoy};
-use weir_tests::{books, buy, rush, script_calls, until, users, verdict};
+use weir_tests::{buy, rush, script_calls, stock_balance, until, users, verdict};
 
 const STOCK: u64 = 300;
 
@@ -20,7 +20,7 @@ async fn sells_exactly(mut stack: Stack, sale: &str) -> Result<()> {
         "{verdicts:?}"
     );
     assert_eq!(verdicts.get("sold_out"), Some(&700), "{verdicts:?}");
-    let sold = books(&stack, sale).await?;
+    let sold = stock_balance(&stack, sale).await?;
     assert_eq!((sold.orders, sold.stock, sold.held), (STOCK, 0, 0));
     // "Sold out" is cached: it needs no Redis call.
     let before = script_calls(&stack).await?;
@@ -98,7 +98,7 @@ async fn redis_outage_returns_unavailable_and_recovers_automatically() -> Result
     })
     .await?;
     rush(&stack, "native-away", users(0..400), 16).await?;
-    let after = books(&stack, "native-away").await?;
+    let after = stock_balance(&stack, "native-away").await?;
     assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
     Ok(stack.check_children()?)
 }

@@ -182,14 +182,14 @@ impl Browser {
         text.await.with_context(|| format!("no {selector}"))
     }
 
-    /// Waits until the element at `selector` shows `wanted`.
+    /// Waits until the element at `selector` shows `expected`.
     ///
     /// # Errors
     /// It does not within [`PATIENCE`].
-    pub async fn wait_for_text(&self, selector: &str, wanted: &str) -> Result<()> {
+    pub async fn wait_for_text(&self, selector: &str, expected: &str) -> Result<()> {
         let script =
             "return document.querySelector(arguments[0])?.innerText.includes(arguments[1])";
-        self.until(script, &[json!(selector), json!(wanted)])
+        self.until(script, &[json!(selector), json!(expected)])
             .await
             .map(drop)
     }
@@ -278,9 +278,9 @@ impl Browser {
     /// # Errors
     /// The browser fails.
     pub async fn screenshot(&self) -> Result<Vec<u8>> {
-        let asked = json!({ "format": "png", "captureBeyondViewport": true });
-        let taken = self.devtools("Page.captureScreenshot", asked).await?;
-        let data = taken["data"].as_str().context("no picture")?;
+        let body = json!({ "format": "png", "captureBeyondViewport": true });
+        let response = self.devtools("Page.captureScreenshot", body).await?;
+        let data = response["data"].as_str().context("no picture")?;
         let picture = STANDARD.decode(data);
         picture.map_err(|error| anyhow!("the picture is not base64: {error}"))
     }
@@ -375,14 +375,14 @@ async fn start_driver(binary: &Path, dir: &Path) -> Result<(Process, String)> {
 
 /// Connects the driver to the running browser.
 fn capabilities(debug_port: u16) -> Result<Capabilities> {
-    let wanted = json!({
+    let body = json!({
         "goog:chromeOptions": { "debuggerAddress": format!("127.0.0.1:{debug_port}") },
         "goog:loggingPrefs": { "browser": "WARNING" },
     });
-    let Value::Object(wanted) = wanted else {
+    let Value::Object(body) = body else {
         return Err(anyhow!("capabilities are an object"));
     };
-    Ok(wanted)
+    Ok(body)
 }
 
 #[cfg(test)]

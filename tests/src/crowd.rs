@@ -121,7 +121,7 @@ impl State {
             let deadline = Instant::now() + PATIENCE;
             let last = loop {
                 let answer = self.ask(&mut connection, gateway, user).await;
-                let (heard, wait) = match answer {
+                let (received, wait) = match answer {
                     Ok(answer) => match wait_after(&answer, PAUSE)? {
                         Some(wait) => (answer.text(), wait),
                         None => break verdict(&answer).to_owned(),
@@ -134,7 +134,7 @@ impl State {
                     }
                 };
                 self.broken.fetch_add(1, Ordering::Relaxed);
-                ensure!(Instant::now() < deadline, "{user} still hears {heard}");
+                ensure!(Instant::now() < deadline, "{user} still hears {received}");
                 sleep(wait).await;
             };
             verdicts.push(last);

@@ -10,7 +10,7 @@ use weir_stack::envoy::{GATE, set};
 use weir_stack::http::Method;
 use weir_stack::{Builder, Stack};
 
-use crate::{Crowd, StockBalance, books, users};
+use crate::{Crowd, StockBalance, stock_balance, users};
 
 /// The lifetime of a claim in a fault test, so that claims of a broken gateway expire within the test.
 pub const CLAIM_TTL: Duration = Duration::from_millis(3_000);
@@ -45,15 +45,15 @@ pub async fn sold_out_exactly(stack: &Stack, sale: &str) -> Result<StockBalance>
     loop {
         let audit = audit(stack, sale).await?;
         if is_sold_out(&audit)? {
-            let books = books(stack, sale).await?;
-            if books.balance() {
-                orders_of_different_users(stack, sale, books.orders).await?;
-                return Ok(books);
+            let stock_balance = stock_balance(stack, sale).await?;
+            if stock_balance.balance() {
+                orders_of_different_users(stack, sale, stock_balance.orders).await?;
+                return Ok(stock_balance);
             }
             // SQL has ordered a claim that a restored Redis still holds. That must end, too.
             ensure!(
                 Instant::now() < deadline,
-                "the books do not balance: {books:?}"
+                "the books do not balance: {stock_balance:?}"
             );
         }
         ensure!(Instant::now() < deadline, "not sold out: {audit}");

@@ -271,9 +271,9 @@ impl EventOrigin {
     ///
     /// # Errors
     /// They do not arrive in time.
-    pub async fn holds(&self, count: usize) -> Result<()> {
-        let what = format!("the origin holds {count} events");
-        until(&what, async || self.events().len() >= count).await
+    pub async fn expect_count(&self, count: usize) -> Result<()> {
+        let message = format!("the origin holds {count} events");
+        until(&message, async || self.events().len() >= count).await
     }
 }
 

@@ -9,7 +9,7 @@ use weir_base::id::UserId;
 use weir_sale::shard::home_shard;
 use weir_stack::{Stack, redis};
 
-use crate::books;
+use crate::stock_balance;
 
 /// For a sale with a million buyers.
 const REBUILD_LIMIT: Duration = Duration::from_secs(300);
@@ -59,8 +59,10 @@ pub async fn fill(stack: &mut Stack, sale: &str, shards: u32, users: &[String]) 
     stack.origin.start_again().await?;
     let orders = users.len() as u64;
     let deadline = Instant::now() + REBUILD_LIMIT;
-    while !books(stack, sale).await.is_ok_and(|books| {
-        books.orders == orders && books.stock == books.remaining && books.stock > 0
+    while !stock_balance(stack, sale).await.is_ok_and(|stock_balance| {
+        stock_balance.orders == orders
+            && stock_balance.stock == stock_balance.remaining
+            && stock_balance.stock > 0
     }) {
         ensure!(
             Instant::now() < deadline,

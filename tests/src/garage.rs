@@ -36,9 +36,9 @@ pub async fn use_garage(stack: &Stack, gateway: &str) -> Result<()> {
     })
     .await?;
     expect(&ask(Method::PUT, &one, ALICE).await?, 204)?;
-    let told = ask(Method::GET, &garage, ALICE).await?.json()?;
-    ensure!(told["vehicles"][0]["vehicle"] == VEHICLE, "{told}");
-    ensure!(told["vehicles"][0]["is_default"] == true, "{told}");
+    let response = ask(Method::GET, &garage, ALICE).await?.json()?;
+    ensure!(response["vehicles"][0]["vehicle"] == VEHICLE, "{response}");
+    ensure!(response["vehicles"][0]["is_default"] == true, "{response}");
     let other = ask(Method::GET, &garage, "bob").await?.json()?;
     ensure!(other["vehicles"] == Value::Array(Vec::new()), "{other}");
     expect(&http::get(&garage).await?, 401)?;

@@ -114,24 +114,24 @@ pub async fn buy(stack: &Stack, sale: &str, user: &str) -> Result<Response> {
 ///
 /// # Errors
 /// The origin does not return it.
-pub async fn books(stack: &Stack, sale: &str) -> Result<StockBalance> {
-    let shown = stack
+pub async fn stock_balance(stack: &Stack, sale: &str) -> Result<StockBalance> {
+    let response = stack
         .admin(Method::GET, &format!("/sales/{sale}"), "", 200)
         .await?;
     let number = |of: &Value, name: &str| {
         let number = of.get(name).and_then(Value::as_u64);
         number.with_context(|| format!("no number {name}: {of}"))
     };
-    let shards = shown.get("shards").and_then(Value::as_array);
+    let shards = response.get("shards").and_then(Value::as_array);
     let shards = shards.context("no shards")?;
     let sum = |name: &str| {
         let numbers = shards.iter().map(|shard| number(shard, name));
         numbers.sum::<Result<u64>>()
     };
     Ok(StockBalance {
-        total: number(&shown, "total")?,
-        orders: number(&shown, "orders")?,
-        remaining: number(&shown, "remaining")?,
+        total: number(&response, "total")?,
+        orders: number(&response, "orders")?,
+        remaining: number(&response, "remaining")?,
         stock: sum("stock")?,
         held: sum("held")?,
     })
@@ -239,12 +239,12 @@ pub fn users(range: std::ops::Range<usize>) -> Vec<String> {
 ///
 /// # Errors
 /// It does not hold within [`PATIENCE`].
-pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
+pub async fn until(subject: &str, is_so: impl AsyncFn() -> bool) -> Result<()> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !is_so().await {
         ensure!(
             tokio::time::Instant::now() < deadline,
-            "not within {PATIENCE:?}: {what}"
+            "not within {PATIENCE:?}: {subject}"
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

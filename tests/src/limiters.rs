@@ -182,17 +182,17 @@ impl Limiters {
     /// # Errors
     /// An answer is neither 200 nor 429.
     pub async fn burst(&self, path: &str, user: &str, count: usize) -> Result<Burst> {
-        let mut asked = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..count {
             let (authority, path, user) = (self.authority(0), path.to_owned(), user.to_owned());
-            asked.spawn(async move {
+            tasks.spawn(async move {
                 let mut connection = Connection::open(&authority).await?;
                 let headers = [("x-user-id", user.as_str())];
                 connection.send(Method::GET, &path, &headers, "").await
             });
         }
         let mut burst = Burst::default();
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = tasks.join_next().await {
             let answer = answer??;
             let list = match answer.status {
                 200 => &mut burst.passed,

@@ -213,8 +213,8 @@ impl LinkGateways {
         if let (Some(link), Some(fields)) = (link.as_object_mut(), fields.as_object()) {
             link.extend(fields.clone());
         }
-        let made = self.admin(Method::POST, "/links", link, 201).await?;
-        let code = made["code"].as_str().context("no code")?;
+        let response = self.admin(Method::POST, "/links", link, 201).await?;
+        let code = response["code"].as_str().context("no code")?;
         Ok(code.to_owned())
     }
 

@@ -187,12 +187,12 @@ impl Rooms {
     /// # Errors
     /// There is no answer, or the visitor has no position.
     pub async fn position(&self, gateway: usize, person: &Person) -> Result<u64> {
-        let told = self.status(gateway, person).await?;
+        let status = self.status(gateway, person).await?;
         ensure!(
-            told["state"] == "waiting" || told["state"] == "hold",
-            "{told}"
+            status["state"] == "waiting" || status["state"] == "hold",
+            "{status}"
         );
-        Ok(told["position"].as_u64().unwrap_or(0))
+        Ok(status["position"].as_u64().unwrap_or(0))
     }
 
     /// Sends a visitor's request, and stores received cookies.

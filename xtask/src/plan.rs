@@ -12,8 +12,8 @@ pub(crate) const BUILD_WORKER: Step = Step("compile the Cloudflare edge, and get
 
 pub(crate) fn text(task: &str, program: &str, steps: &[Step]) -> String {
     let mut text = format!("cargo xtask {task}, the first time:\n  1. compile {program}\n");
-    for (number, Step(what)) in (2..).zip(steps) {
-        text += &format!("  {number}. {what}\n");
+    for (number, Step(subject)) in (2..).zip(steps) {
+        text += &format!("  {number}. {subject}\n");
     }
     text + "Later runs compile only changes.\n"
 }

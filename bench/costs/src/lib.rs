@@ -82,9 +82,9 @@ pub fn all() -> Result<Vec<Cost>> {
         |n| order("open", n),
     )?);
     costs.push(user_limit()?);
-    let mut known = Path::for_links(1_000)?;
-    costs.push(known.cost("redirect from memory", 302, click)?);
-    costs.push(known.cost("redirect from memory, first click", 302, first_click)?);
+    let mut existing = Path::for_links(1_000)?;
+    costs.push(existing.cost("redirect from memory", 302, click)?);
+    costs.push(existing.cost("redirect from memory, first click", 302, first_click)?);
     let mut unknown = Path::for_links(0)?;
     costs.push(unknown.cost_of_batch("redirect from Redis, 64 in a batch", 302, click)?);
     costs.extend(events::all()?);

@@ -5,7 +5,7 @@ use crate::language::{RANGES_MAX, WEIGHT_MAX, read_weight};
 /// The header that lists the media types a client accepts.
 pub const ACCEPT: &str = "accept";
 
-/// Whether this `Accept` header (RFC 9110, section 12.5.1) names the media type `wanted` and gives none of `others` a higher
+/// Whether this `Accept` header (RFC 9110, section 12.5.1) names the media type `requested` and gives none of `others` a higher
 /// weight. `*/*` names no type: programs that accept every type send it.
 ///
 /// ```
@@ -15,8 +15,8 @@ pub const ACCEPT: &str = "accept";
 /// assert!(prefers(browser, "text/html", &["application/json"]));
 /// assert!(!prefers(b"*/*", "text/html", &["application/json"]));
 /// ```
-pub fn prefers(header: &[u8], wanted: &str, others: &[&str]) -> bool {
-    let weight = weight_of(header, wanted);
+pub fn prefers(header: &[u8], requested: &str, others: &[&str]) -> bool {
+    let weight = weight_of(header, requested);
     weight > 0
         && others
             .iter()

@@ -162,13 +162,13 @@ mod tests {
 
     #[test]
     fn group_is_decoded_from_its_key_and_shown_in_usual_notation() {
-        for (address, shown) in [
+        for (address, displayed) in [
             ("192.0.2.1:5", "192.0.2.1"),
             ("[2001:db8:7:8::1]:5", "2001:db8:7:8::/64"),
         ] {
             let group = AddressGroup::read(address.as_bytes());
             assert_eq!(AddressGroup::of_key(&group.key()), Some(group));
-            assert_eq!(format!("{group}"), shown);
+            assert_eq!(format!("{group}"), displayed);
         }
         let other = AddressGroup::Other;
         assert_eq!(AddressGroup::of_key(&other.key()), None);

@@ -12,7 +12,7 @@ pub const PREFETCH_HEADERS: [&str; 4] = ["sec-purpose", "purpose", "x-purpose", 
 pub fn is_prefetch(value: &[u8]) -> bool {
     let mut words = value.split(|byte| matches!(byte, b';' | b',' | b' '));
     words.any(|word| {
-        let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+        let is = |existing: &str| word.eq_ignore_ascii_case(existing.as_bytes());
         is("prefetch") || is("prerender") || is("preview")
     })
 }

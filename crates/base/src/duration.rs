@@ -76,10 +76,10 @@ mod tests {
             let expected = "expected a duration such as 100ms, 1s, 5m, 1h or 1d";
             alloc::format!("{problem}, {expected}")
         };
-        let told = read("soon").unwrap_err().to_string();
-        assert_eq!(told, refused("invalid value: string \"soon\""));
-        let told = read(5_u64).unwrap_err().to_string();
-        assert_eq!(told, refused("invalid type: integer `5`"));
+        let message = read("soon").unwrap_err().to_string();
+        assert_eq!(message, refused("invalid value: string \"soon\""));
+        let message = read(5_u64).unwrap_err().to_string();
+        assert_eq!(message, refused("invalid type: integer `5`"));
         let long = read("9".repeat(500).as_str()).unwrap_err().to_string();
         assert!(long.len() < 200, "{long}");
     }

@@ -40,12 +40,12 @@ mod tests {
 
     #[test]
     fn field_error_starts_with_its_path_unless_path_is_root() {
-        for (path, told) in [
+        for (path, reply) in [
             ("rules[2].limit", "rules[2].limit: is missing"),
             ("", "is missing"),
             (".", "is missing"),
         ] {
-            assert_eq!(format!("{}", FieldError::new(path, "is missing")), told);
+            assert_eq!(format!("{}", FieldError::new(path, "is missing")), reply);
         }
     }
 }

@@ -354,16 +354,16 @@ mod tests {
     }
 
     #[test]
-    fn weak_or_misnamed_key_is_refused_and_good_key_is_never_logged() {
+    fn weak_or_misnamed_key_is_refused_and_valid_key_never_logged() {
         assert_eq!(
             SigningKey::new("k1", &[0; 31]).unwrap_err(),
             KeyError::TooShort(31)
         );
         assert_eq!(SigningKey::new("k;1", &[0; 32]).unwrap_err(), KeyError::Id);
         let key = SigningKey::new("k1", b"hush-hush-hush-hush-hush-hush-hush").unwrap();
-        let shown = format!("{key:?} {:?}", KeyRing::from(key.clone()));
-        assert!(!shown.contains("hush"), "{shown}");
-        assert!(shown.contains("k1"), "{shown}");
+        let message = format!("{key:?} {:?}", KeyRing::from(key.clone()));
+        assert!(!message.contains("hush"), "{message}");
+        assert!(message.contains("k1"), "{message}");
     }
 
     #[test]

@@ -50,10 +50,10 @@ impl SharedData for LocalData {
 
     fn set(&self, key: &str, value: &[u8], version: u32) -> bool {
         let mut values = self.values.borrow_mut();
-        let known = values.get(key).map(|(_, version)| *version);
-        let is_current = version == 0 || known.is_none_or(|known| known == version);
+        let existing = values.get(key).map(|(_, version)| *version);
+        let is_current = version == 0 || existing.is_none_or(|existing| existing == version);
         if is_current {
-            let next = known.unwrap_or(0) + 1;
+            let next = existing.unwrap_or(0) + 1;
             values.insert(key.into(), (value.to_vec(), next));
         }
         is_current
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_succeeds_only_on_the_version_that_was_read() {
+    fn write_succeeds_only_on_the_version_read() {
         let data = LocalData::default();
         assert_eq!(data.get("a"), None);
         assert!(data.set("a", b"1", MISSING));

@@ -95,18 +95,18 @@ pub enum RequestOutcome {
 
 /// Shared data for the creation of engines.
 pub(crate) struct Host {
-    given: EdgeSetup,
+    setup: EdgeSetup,
     no_claims: Vec<u8>,
     /// The number of engine names issued.
     named: Cell<u64>,
 }
 
 impl Host {
-    pub(crate) fn new(given: EdgeSetup, config: &CheckedConfig) -> Self {
+    pub(crate) fn new(setup: EdgeSetup, config: &CheckedConfig) -> Self {
         Self {
             no_claims: config.no_claims(),
             named: Cell::default(),
-            given,
+            setup,
         }
     }
 }
@@ -115,13 +115,13 @@ impl setup::Host for Host {
     type Data = Data;
 
     fn data(&self) -> Data {
-        Rc::clone(&self.given.data)
+        Rc::clone(&self.setup.data)
     }
 
     fn variable(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             NO_CLAIMS => Some(self.no_claims.clone()),
-            name => (self.given.variable)(name),
+            name => (self.setup.variable)(name),
         }
     }
 
@@ -129,11 +129,11 @@ impl setup::Host for Host {
     fn unique_name(&self) -> String {
         let number = self.named.get();
         self.named.set(number + 1);
-        format!("edge-{:016x}-{number}", self.given.seed)
+        format!("edge-{:016x}-{number}", self.setup.seed)
     }
 
     fn unguessable(&self) -> u64 {
-        self.given.seed
+        self.setup.seed
     }
 }
 
@@ -157,22 +157,22 @@ impl<S: Store> Edge<S> {
     ///
     /// # Errors
     /// If a field is invalid, with its path.
-    pub fn new(json: &[u8], given: EdgeSetup, store: S) -> Result<Self, FieldError> {
-        let config = Config::read(json, &given.variable)?;
-        if config.exact_limits.is_some() && !given.counts_exactly {
+    pub fn new(json: &[u8], setup: EdgeSetup, store: S) -> Result<Self, FieldError> {
+        let config = Config::read(json, &setup.variable)?;
+        if config.exact_limits.is_some() && !setup.counts_exactly {
             let problem = "this platform has no shared counters: leave limits to the gateways";
             return Err(FieldError::new("exact_limits", problem));
         }
-        if config.stock.is_some() && !given.counts_exactly {
+        if config.stock.is_some() && !setup.counts_exactly {
             let problem = "this platform has no objects: leave sales to the gateways";
             return Err(FieldError::new("stock_in_objects", problem));
         }
-        if config.click_limits.is_some() && !given.counts_exactly {
+        if config.click_limits.is_some() && !setup.counts_exactly {
             let problem =
                 "this platform has no objects: leave links with a click limit to the gateways";
             return Err(FieldError::new("click_limits_in_objects", problem));
         }
-        let host = Rc::new(Host::new(given, &config));
+        let host = Rc::new(Host::new(setup, &config));
         let click_limits = config
             .click_limits
             .as_ref()
@@ -194,22 +194,22 @@ impl<S: Store> Edge<S> {
 
     /// Decides on a request, with the data from the feeds: see [`Edge::due`].
     pub fn decide(&mut self, request: &PlainRequest) -> Decision {
-        let said = self.ask_limits(request);
-        self.decided(said, request)
+        let response = self.ask_limits(request);
+        self.decided(response, request)
     }
 
     /// Like [`Edge::decide`], for a host with objects.
     pub fn begin(&mut self, request: &PlainRequest) -> FirstOutcome {
         self.knowledge.take_counted();
-        let said = self.ask_limits(request);
-        if said == EngineVerdict::GoesOn
-            && let Some(begun) = self.buy(request)
+        let response = self.ask_limits(request);
+        if response == EngineVerdict::GoesOn
+            && let Some(started) = self.buy(request)
         {
-            return begun;
+            return started;
         }
-        let decided = self.decided(said, request);
+        let decided = self.decided(response, request);
         match self.count(request) {
-            Some(begun) => begun,
+            Some(started) => started,
             None => FirstOutcome::Decided(decided),
         }
     }
@@ -250,16 +250,16 @@ impl<S: Store> Edge<S> {
     /// Runs the engines in order: each gets only requests that the previous one passed.
     fn ask(&mut self, of_limits: EngineVerdict, request: &PlainRequest) -> EngineVerdict {
         let (knowledge, now_ms) = (&self.knowledge, request.now_ms);
-        let mut said = of_limits;
-        if let (EngineVerdict::GoesOn, Some(gate)) = (&said, &mut self.gate) {
+        let mut response = of_limits;
+        if let (EngineVerdict::GoesOn, Some(gate)) = (&response, &mut self.gate) {
             let is_known = knowledge.knows_sales(now_ms);
-            said = gate.ask(request, knowledge, is_known, Gate::trust_bands);
+            response = gate.ask(request, knowledge, is_known, Gate::trust_bands);
         }
-        if let (EngineVerdict::GoesOn, Some(links)) = (&said, &mut self.links) {
+        if let (EngineVerdict::GoesOn, Some(links)) = (&response, &mut self.links) {
             let is_known = knowledge.knows_links(now_ms);
-            said = links.ask(request, knowledge, is_known, |_| ());
+            response = links.ask(request, knowledge, is_known, |_| ());
         }
-        said
+        response
     }
 
     /// Starts a purchase, if objects contain the stock. Without recent data from the origin, a gateway decides.
@@ -308,11 +308,11 @@ impl<S: Store> Edge<S> {
         pending: &PendingRequest,
         request: &PlainRequest,
     ) -> RequestOutcome {
-        let said = match pending {
+        let response = match pending {
             PendingRequest::Buys(run) => run.reply(),
             PendingRequest::Clicks(run) => run.reply(),
         };
-        match (said, pending) {
+        match (response, pending) {
             (Some(Asked::Answer(answer)), _) => RequestOutcome::Answer(Arc::clone(answer)),
             (Some(Asked::GoesOn), PendingRequest::Buys(run)) if run.changes().has(CLAIM) => {
                 RequestOutcome::ToOrigin(run.changes().apply(self.outgoing(request)))
@@ -501,7 +501,9 @@ fn refused(answer: Answer) -> FirstOutcome {
 }
 
 fn may_go_on(name: &[u8]) -> bool {
-    let is_of_connection = OF_CONNECTION.iter().any(|known| known.as_bytes() == name);
+    let is_of_connection = OF_CONNECTION
+        .iter()
+        .any(|existing| existing.as_bytes() == name);
     !name.starts_with(b":") && !is_gateway_only(name) && !is_of_connection
 }
 

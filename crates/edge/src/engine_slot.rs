@@ -48,7 +48,7 @@ struct Run<'a, E, S> {
     effects: &'a mut Effects,
     knowledge: &'a Knowledge<S>,
     now_ms: u64,
-    said: Option<EngineVerdict>,
+    verdict: Option<EngineVerdict>,
     is_unanswered: bool,
     needs_turn: bool,
     /// Whether the engine expects the stream's end.
@@ -89,7 +89,7 @@ impl<E: Engine> EngineSlot<E> {
             effects: &mut self.effects,
             knowledge,
             now_ms: request.now_ms(),
-            said: None,
+            verdict: None,
             is_unanswered: false,
             needs_turn: true,
             is_open: false,
@@ -98,12 +98,12 @@ impl<E: Engine> EngineSlot<E> {
         let is_blind = core::mem::take(&mut run.is_unanswered) || !is_known;
         prepare(run.engine);
         run.request(request);
-        let (said, is_unanswered) = (run.said.take(), run.is_unanswered);
-        match said {
+        let (response, is_unanswered) = (run.verdict.take(), run.is_unanswered);
+        match response {
             Some(EngineVerdict::Answer(_)) if is_blind => EngineVerdict::Undecided,
-            Some(said) => {
+            Some(response) => {
                 self.engine = (!is_unanswered).then_some(engine);
-                said
+                response
             }
             None => EngineVerdict::Undecided,
         }
@@ -170,10 +170,10 @@ impl<E: Engine, S: Store> Run<'_, E, S> {
         match effect {
             // Without a reply, the engine would answer as for a broken Redis: ignore it.
             Effect::Respond { .. } | Effect::Continue { .. } if self.is_unanswered => {}
-            Effect::Respond { answer, .. } => self.said = Some(EngineVerdict::Answer(answer)),
+            Effect::Respond { answer, .. } => self.verdict = Some(EngineVerdict::Answer(answer)),
             Effect::Continue { is_over, .. } => {
                 self.is_open = !is_over;
-                self.said = Some(EngineVerdict::GoesOn);
+                self.verdict = Some(EngineVerdict::GoesOn);
             }
             Effect::Wake => self.needs_turn = true,
             Effect::Call { batch, body, .. } => {

@@ -32,12 +32,12 @@ impl ExactLimits {
     ///
     /// # Errors
     /// If a field is invalid, with its path.
-    pub fn new(json: &[u8], given: EdgeSetup) -> Result<Option<Self>, FieldError> {
-        let config = Config::read(json, &given.variable)?;
+    pub fn new(json: &[u8], setup: EdgeSetup) -> Result<Option<Self>, FieldError> {
+        let config = Config::read(json, &setup.variable)?;
         let Some(limits) = &config.exact_limits else {
             return Ok(None);
         };
-        let host = Rc::new(Host::new(given, &config));
+        let host = Rc::new(Host::new(setup, &config));
         Ok(Some(Self {
             part: limiter(limits, &host).map_err(within("exact_limits"))?,
             knowledge: Knowledge::new(&config, MemoryStore::default()),
@@ -85,13 +85,13 @@ impl Probe {
         variable: Box<crate::edge::Variable>,
     ) -> Result<Option<Self>, FieldError> {
         let data = Rc::new(ReadProbe::default());
-        let given = EdgeSetup {
+        let setup = EdgeSetup {
             variable,
             seed: 0,
             data: Rc::clone(&data) as Data,
             counts_exactly: true,
         };
-        let limits = ExactLimits::new(json, given)?;
+        let limits = ExactLimits::new(json, setup)?;
         Ok(limits.map(|limits| Self { limits, data }))
     }
 

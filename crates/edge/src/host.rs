@@ -90,8 +90,8 @@ impl Incoming<'_> {
     /// The request for engines. Names in `headers` are in lower case.
     pub fn request<'h>(&self, headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> PlainRequest {
         let headers: Vec<(&str, &[u8])> = headers.collect();
-        let find = |wanted: &str| {
-            let mut named = headers.iter().filter(|(name, _)| *name == wanted);
+        let find = |requested: &str| {
+            let mut named = headers.iter().filter(|(name, _)| *name == requested);
             named.next().map(|(_, value)| *value)
         };
         let authority = self.authority.or_else(|| find("host"));

@@ -216,7 +216,7 @@ impl<S: Store> Knowledge<S> {
         let is_recent = |asked_ms: Option<u64>| {
             asked_ms.is_some_and(|asked_ms| asked_ms <= now_ms && now_ms - asked_ms < every_ms)
         };
-        if !is_wanted || is_recent(self.noted(feed)) {
+        if !is_wanted || is_recent(self.recorded(feed)) {
             return None;
         }
         // Another instance may have requested it.
@@ -232,7 +232,7 @@ impl<S: Store> Knowledge<S> {
         Some(self.path(feed))
     }
 
-    fn noted(&self, feed: Feed) -> Option<u64> {
+    fn recorded(&self, feed: Feed) -> Option<u64> {
         let all = self.asked_ms.get();
         all.get(feed as usize).copied().flatten()
     }
@@ -297,8 +297,8 @@ impl<S: Store> Knowledge<S> {
         let list: Document<DomainList> = open(&self.keys, text)?;
         check_time(list.at_ms, now_ms)?;
         let order = |list: &Document<DomainList>| (list.body.version, list.at_ms);
-        if let Some(known) = &self.domains
-            && order(&list) <= order(known)
+        if let Some(existing) = &self.domains
+            && order(&list) <= order(existing)
         {
             return Err(DocumentRejection::Older.into());
         }
@@ -318,8 +318,8 @@ impl<S: Store> Knowledge<S> {
         let progress = self.progress.progress.after(page, now_ms)?;
         for entry in &page.body.links {
             let key = self.link_key(&entry.id);
-            let known: Option<Entry> = self.read(&key);
-            if let Some(entry) = newer(known.map(|known| known.seq), entry) {
+            let existing: Option<Entry> = self.read(&key);
+            if let Some(entry) = newer(existing.map(|existing| existing.seq), entry) {
                 self.write(&key, entry)?;
             }
         }

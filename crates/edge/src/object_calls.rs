@@ -132,7 +132,7 @@ impl<E: Engine> Pool<E> {
             now_ms: request.now_ms(),
             needs_turn: true,
             is_unsure: false,
-            said: None,
+            reply: None,
             changes: Changes::default(),
         };
         run.settle(knows);
@@ -167,7 +167,7 @@ pub struct Run<E> {
     needs_turn: bool,
     /// Whether a reply with an uncertain result is missing.
     is_unsure: bool,
-    said: Option<EngineReply>,
+    reply: Option<EngineReply>,
     changes: Changes,
 }
 
@@ -193,7 +193,7 @@ impl Changes {
 
 impl<E: Engine> Run<E> {
     pub(crate) fn reply(&self) -> Option<&EngineReply> {
-        self.said.as_ref()
+        self.reply.as_ref()
     }
 
     pub(crate) fn changes(&self) -> &Changes {
@@ -282,8 +282,8 @@ impl<E: Engine> Run<E> {
 
     fn apply(&mut self, effect: Effect, knows: &dyn CallRouter) -> Option<Event<'static>> {
         match effect {
-            Effect::Respond { answer, .. } => self.said = Some(EngineReply::Answer(answer)),
-            Effect::Continue { .. } => self.said = Some(EngineReply::GoesOn),
+            Effect::Respond { answer, .. } => self.reply = Some(EngineReply::Answer(answer)),
+            Effect::Continue { .. } => self.reply = Some(EngineReply::GoesOn),
             Effect::RemoveRequestHeader { name, .. } => {
                 self.changes.removed.push(name.into_owned());
             }
@@ -312,7 +312,7 @@ impl<E: Engine> Run<E> {
                     now_ms: self.now_ms,
                 });
             }
-            Effect::Fetch { .. } => self.said = Some(EngineReply::GoesOn),
+            Effect::Fetch { .. } => self.reply = Some(EngineReply::GoesOn),
             _ => {}
         }
         None

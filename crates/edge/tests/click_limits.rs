@@ -35,15 +35,15 @@ fn config() -> Value {
 }
 
 fn edge_of(config: &Value, seed: u64, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
-    let given = EdgeSetup {
+    let setup = EdgeSetup {
         variable: Box::new(|_| Some(SECRET.into())),
         seed,
         data: Rc::new(LocalData::default()),
         counts_exactly,
     };
     let json = config.to_string();
-    let made = Edge::new(json.as_bytes(), given, MemoryStore::default());
-    made.map_err(|error| error.to_string())
+    let edge = Edge::new(json.as_bytes(), setup, MemoryStore::default());
+    edge.map_err(|error| error.to_string())
 }
 
 fn record(max_clicks: u64) -> Record {
@@ -131,28 +131,28 @@ impl World {
         }
     }
 
-    fn run(&mut self, ask: &ObjectCall, way: ReplyFate) -> Reply {
+    fn run(&mut self, ask: &ObjectCall, fate: ReplyFate) -> Reply {
         assert_eq!(ask.object, KEY);
-        match way {
+        match fate {
             ReplyFate::Stuck => return Err(UnknownFailure::Timeout.into()),
             ReplyFate::Refused => return Err(DefiniteFailure::Refused("no".into()).into()),
             ReplyFate::Comes | ReplyFate::Lost => {}
         }
         let done = self.object.run(to_link(ask), self.now_ms);
-        match way {
+        match fate {
             ReplyFate::Lost => Err(UnknownFailure::Lost.into()),
             _ => Ok(done.replies),
         }
     }
 
-    fn ask_all(&mut self, request: &mut PendingRequest, way: ReplyFate) {
+    fn ask_all(&mut self, request: &mut PendingRequest, fate: ReplyFate) {
         loop {
             let asks = request.take_asks();
             if asks.is_empty() {
                 return;
             }
             for ask in asks {
-                let reply = self.run(&ask, way);
+                let reply = self.run(&ask, fate);
                 self.edge.answered(request, &ask, reply, self.now_ms);
             }
         }
@@ -163,12 +163,12 @@ impl World {
     }
 
     /// A click whose first call has this fate; later returns succeed.
-    fn click(&mut self, way: ReplyFate) -> ClickOutcome {
+    fn click(&mut self, fate: ReplyFate) -> ClickOutcome {
         let mut request = match self.begin() {
             FirstOutcome::Decided(decision) => return outcome_of(decision),
             FirstOutcome::Asks(request) => request,
         };
-        self.ask_all(&mut request, way);
+        self.ask_all(&mut request, fate);
         let sold = self.edge.request_outcome(&request, &click(self.now_ms));
         for _ in 0..5 {
             self.edge.ended(&mut request, None, self.now_ms);
@@ -246,19 +246,19 @@ fn link_redirects_up_to_its_limit_and_object_counts_clicks() {
 
 #[test]
 fn click_with_unknown_outcome_is_refused_and_refunded() {
-    for way in [ReplyFate::Lost, ReplyFate::Stuck] {
+    for route in [ReplyFate::Lost, ReplyFate::Stuck] {
         let mut world = World::new(1);
-        assert_eq!(world.click(way), ClickOutcome::Answered(503), "{way:?}");
-        assert_eq!(world.used(), 0, "{way:?}");
+        assert_eq!(world.click(route), ClickOutcome::Answered(503), "{route:?}");
+        assert_eq!(world.used(), 0, "{route:?}");
         assert_eq!(
             world.click(ReplyFate::Comes),
             ClickOutcome::Redirected,
-            "{way:?}"
+            "{route:?}"
         );
         assert_eq!(
             world.click(ReplyFate::Comes),
             ClickOutcome::Answered(410),
-            "{way:?}"
+            "{route:?}"
         );
     }
 }
@@ -300,14 +300,14 @@ fn click_ids_differ_between_engines() {
     let mut other = edge_of(&config(), 4, true).unwrap();
     hear(&mut other, Some("weir"), State::Counted(text(&record(100))));
     // All are in progress at once, so each has its own engine.
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..10 {
-        asked.push(world.begin());
-        asked.push(other.begin(&click(NOW_MS)));
+        requests.push(world.begin());
+        requests.push(other.begin(&click(NOW_MS)));
     }
     let mut names = BTreeSet::new();
-    for begun in &mut asked {
-        let FirstOutcome::Asks(request) = begun else {
+    for started in &mut requests {
+        let FirstOutcome::Asks(request) = started else {
             panic!("nobody was asked");
         };
         let asks = request.take_asks();

@@ -53,7 +53,7 @@ fn script_calls() -> Vec<ShardCommand> {
     ];
     let releases = kinds.map(|kind| (user.clone(), generation, kind));
     let transfer = Transfer { id: 9, units: 4 };
-    let seen = Audit {
+    let audit = Audit {
         epoch: -1,
         sequence: 5,
         version: 6,
@@ -105,7 +105,10 @@ fn script_calls() -> Vec<ShardCommand> {
             limit: 100,
         },
         ShardCommand::Recount(sums),
-        ShardCommand::Restock { units: -2, seen },
+        ShardCommand::Restock {
+            units: -2,
+            seen: audit,
+        },
         ShardCommand::StockChange(change),
         ShardCommand::Correct {
             user: user.clone(),

@@ -47,7 +47,7 @@ fn ring() -> KeyRing {
     SigningKey::new("e1", SECRET.as_bytes()).unwrap().into()
 }
 
-fn given() -> EdgeSetup {
+fn setup() -> EdgeSetup {
     let variable = |name: &str| match name {
         "EDGE" | "TOKEN" => Some(SECRET.into()),
         _ => None,
@@ -61,7 +61,7 @@ fn given() -> EdgeSetup {
 }
 
 fn on<S: Store>(store: S) -> Edge<S> {
-    Edge::new(CONFIG.as_bytes(), given(), store).unwrap()
+    Edge::new(CONFIG.as_bytes(), setup(), store).unwrap()
 }
 
 fn edge() -> Edge<MemoryStore> {
@@ -221,12 +221,12 @@ fn challenge_is_answered_and_its_solution_forwarded() {
     let sealed = seal(&ring(), NOW_MS, &list).unwrap();
     take(&mut edge, Feed::SoldOut, &sealed, NOW_MS).unwrap();
     let checkout = |more: &[(&str, &str)]| request("POST", "/sales/s/checkout", more, NOW_MS);
-    let Decision::Answer(asked) = edge.decide(&checkout(&[])) else {
+    let Decision::Answer(requested) = edge.decide(&checkout(&[])) else {
         panic!("it goes on");
     };
-    assert_eq!(asked.status, 403);
-    let asked: serde_json::Value = serde_json::from_slice(&asked.body).unwrap();
-    let text = asked["challenge"]["proof_of_work"]["text"]
+    assert_eq!(requested.status, 403);
+    let requested: serde_json::Value = serde_json::from_slice(&requested.body).unwrap();
+    let text = requested["challenge"]["proof_of_work"]["text"]
         .as_str()
         .unwrap();
     let keys = SigningKey::new("t1", SECRET.as_bytes()).unwrap().into();
@@ -393,8 +393,8 @@ impl Store for FailingStore {
     }
 
     fn put(&self, key: &str, value: &[u8]) -> Result<(), NotWritten> {
-        let left = self.writes_left.get().checked_sub(1).ok_or(NotWritten)?;
-        self.writes_left.set(left);
+        let remaining = self.writes_left.get().checked_sub(1).ok_or(NotWritten)?;
+        self.writes_left.set(remaining);
         self.store.put(key, value)
     }
 }
@@ -412,13 +412,13 @@ fn page_is_read_again_after_a_crash_while_storing_it() {
             store: Rc::clone(&store),
             writes_left: Cell::new(writes),
         });
-        let taken = take(&mut edge, Feed::Links, &page, NOW_MS);
-        assert_eq!(taken, Err(NotWritten.into()), "after {writes} writes");
+        let accepted = take(&mut edge, Feed::Links, &page, NOW_MS);
+        assert_eq!(accepted, Err(NotWritten.into()), "after {writes} writes");
         let mut next = on(store);
-        let asked: Vec<_> = std::iter::from_fn(|| next.due(NOW_MS)).collect();
+        let requests: Vec<_> = std::iter::from_fn(|| next.due(NOW_MS)).collect();
         assert!(
-            asked.iter().any(|(_, path)| path.ends_with("/links")),
-            "{asked:?}"
+            requests.iter().any(|(_, path)| path.ends_with("/links")),
+            "{requests:?}"
         );
         take(&mut next, Feed::Domains, &domains(NOW_MS), NOW_MS).unwrap();
         take(&mut next, Feed::Links, &page, NOW_MS).unwrap();
@@ -446,7 +446,7 @@ fn forwarded_request_has_edge_assertion_and_no_forged_headers() {
         panic!("it was answered");
     };
     let all = |name: &str| -> Vec<&str> {
-        let headers = headers.iter().filter(|(known, _)| known == name);
+        let headers = headers.iter().filter(|(existing, _)| existing == name);
         headers
             .map(|(_, value)| std::str::from_utf8(value).unwrap())
             .collect()
@@ -482,7 +482,7 @@ fn config_with_claim_secret_or_redis_is_refused() {
         ("\"gate\": {", "gate.nothing", "\"nothing\": 1,"),
     ] {
         let config = CONFIG.replace(at, &format!("{at}{json}"));
-        let refused = Edge::new(config.as_bytes(), given(), MemoryStore::default());
+        let refused = Edge::new(config.as_bytes(), setup(), MemoryStore::default());
         let error = refused.err().unwrap().to_string();
         assert!(error.starts_with(field), "{field}: {error}");
     }
@@ -538,7 +538,7 @@ fn exact_limits_require_a_single_counter() {
         serde_json::json!({ "edge": "x", "keys": keys, "exact_limits": limits }).to_string()
     };
     let variable = || -> Box<weir_edge::edge::Variable> { Box::new(|_| Some(vec![b'x'; 32])) };
-    let given = |counts_exactly| EdgeSetup {
+    let setup = |counts_exactly| EdgeSetup {
         variable: variable(),
         seed: 3,
         data: Rc::new(LocalData::default()),
@@ -546,16 +546,16 @@ fn exact_limits_require_a_single_counter() {
     };
     let json = config(&rule);
     let store = Rc::new(MemoryStore::default());
-    let refused = Edge::new(json.as_bytes(), given(false), Rc::clone(&store));
+    let refused = Edge::new(json.as_bytes(), setup(false), Rc::clone(&store));
     assert_eq!(refused.err().unwrap().path, "exact_limits");
-    assert!(Edge::new(json.as_bytes(), given(true), store).is_ok());
+    assert!(Edge::new(json.as_bytes(), setup(true), store).is_ok());
 
     let mut in_redis = rule.clone();
     in_redis["store"] = "redis".into();
-    let refused = ExactLimits::new(config(&in_redis).as_bytes(), given(true));
+    let refused = ExactLimits::new(config(&in_redis).as_bytes(), setup(true));
     assert_eq!(refused.err().unwrap().path, "exact_limits.rules[0].store");
 
-    let mut limits = ExactLimits::new(json.as_bytes(), given(true))
+    let mut limits = ExactLimits::new(json.as_bytes(), setup(true))
         .unwrap()
         .unwrap();
     let mut probe = Probe::new(json.as_bytes(), variable()).unwrap().unwrap();

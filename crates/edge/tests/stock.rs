@@ -42,15 +42,15 @@ fn config() -> Value {
 }
 
 fn edge_of(config: &Value, counts_exactly: bool) -> Result<Edge<MemoryStore>, String> {
-    let given = EdgeSetup {
+    let setup = EdgeSetup {
         variable: Box::new(|_| Some(SECRET.into())),
         seed: 3,
         data: Rc::new(LocalData::default()),
         counts_exactly,
     };
     let json = config.to_string();
-    let made = Edge::new(json.as_bytes(), given, MemoryStore::default());
-    made.map_err(|error| error.to_string())
+    let edge = Edge::new(json.as_bytes(), setup, MemoryStore::default());
+    edge.map_err(|error| error.to_string())
 }
 
 /// An edge with a sale, and the objects of its shards.
@@ -142,7 +142,7 @@ impl World {
         sold
     }
 
-    fn held(&self) -> u64 {
+    fn held_units(&self) -> u64 {
         self.shards.values().map(|shard| shard.audit().held).sum()
     }
 }
@@ -171,7 +171,7 @@ fn units_move_to_requesting_shards_and_are_never_sold_twice() {
         }
         world.now_ms += 10;
     }
-    assert_eq!((tickets.len(), world.held()), (5, 5));
+    assert_eq!((tickets.len(), world.held_units()), (5, 5));
     let homes: std::collections::BTreeSet<u32> =
         tickets.iter().map(|ticket| ticket.shard).collect();
     assert!(homes.len() > 1, "{homes:?}");
@@ -183,18 +183,21 @@ fn retry_after_lost_reply_gets_the_granted_claim() {
     let RequestOutcome::Answer(answer) = world.buy("alice", true, None) else {
         panic!("nobody knows what has become of it");
     };
-    assert_eq!((answer.status, world.held()), (503, 1));
+    assert_eq!((answer.status, world.held_units()), (503, 1));
     let first = ticket(&world.buy("alice", false, Some(500)));
     // The origin may have created an order.
     let again = ticket(&world.buy("alice", false, None));
-    assert_eq!((first.generation, world.held()), (again.generation, 1));
+    assert_eq!(
+        (first.generation, world.held_units()),
+        (again.generation, 1)
+    );
 }
 
 #[test]
 fn claim_refused_by_origin_is_returned_to_stock() {
     let mut world = World::new([5, 5, 5]);
     ticket(&world.buy("alice", false, Some(422)));
-    assert_eq!(world.held(), 0);
+    assert_eq!(world.held_units(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::metrics::{Counters, Metrics};
 #[derive(Debug)]
 pub struct CountedBreaker {
     breaker: Breaker,
-    seen: State,
+    observed: State,
     entered: Counters<State>,
 }
 
@@ -22,7 +22,7 @@ impl CountedBreaker {
             format!("{name}_breaker_total.state.{}", state.label())
         });
         Self {
-            seen: breaker.state(),
+            observed: breaker.state(),
             breaker,
             entered,
         }
@@ -68,7 +68,7 @@ impl CountedBreaker {
 
     fn note(&mut self) {
         let state = self.breaker.state();
-        if core::mem::replace(&mut self.seen, state) != state {
+        if core::mem::replace(&mut self.observed, state) != state {
             self.entered.increment(state);
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         let pass = breaker.permit(1_000).unwrap();
         assert_eq!(breaker.wants(pass), 1);
         // For a healthy dependency, a sample of outcomes is enough.
-        let wanted: vec::Vec<u32> = (0..1_000)
+        let expected: vec::Vec<u32> = (0..1_000)
             .map(|_| {
                 let pass = breaker.permit(1_000).unwrap();
                 let count = breaker.wants(pass);
@@ -117,6 +117,6 @@ mod tests {
                 count
             })
             .collect();
-        assert!(wanted.contains(&0) && wanted.iter().any(|count| *count > 1));
+        assert!(expected.contains(&0) && expected.iter().any(|count| *count > 1));
     }
 }

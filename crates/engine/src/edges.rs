@@ -49,9 +49,9 @@ impl Edges {
         let keys = self.0.as_ref()?;
         let text = |name| String::from_utf8(request.header(name)?.into_owned()).ok();
         let (value, signature) = (text(EDGE)?, text(EDGE_SIGNATURE)?);
-        let asked = (text(":method")?, text(":path")?);
-        let asked = (asked.0.as_str(), asked.1.as_str());
-        let stamp = Stamp::verify(keys, &value, &signature, asked, request.now_ms()).ok()?;
+        let requested = (text(":method")?, text(":path")?);
+        let requested = (requested.0.as_str(), requested.1.as_str());
+        let stamp = Stamp::verify(keys, &value, &signature, requested, request.now_ms()).ok()?;
         let client = match stamp.client {
             "" => return None,
             v6 if v6.contains(':') => format!("[{v6}]:0"),

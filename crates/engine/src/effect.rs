@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_keep_their_bytes_until_the_host_has_sent_them() {
+    fn call_bytes_are_retained_until_sent() {
         let mut effects = Effects::new();
         let first = effects.call(5, 0, |out| out.extend_from_slice(b"GET a"));
         let second = effects.call_to(RedisId(1), 5, 0, true, |out| {

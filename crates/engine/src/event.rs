@@ -134,7 +134,7 @@ impl FetchResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
-            .find(|(known, _)| known == name)
+            .find(|(existing, _)| existing == name)
             .map(|(_, value)| value.as_str())
     }
 }

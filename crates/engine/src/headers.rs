@@ -53,7 +53,7 @@ impl Headers {
     pub fn get(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut values = self
             .iter()
-            .filter(|(known, _)| is_same(known, name.as_bytes()));
+            .filter(|(existing, _)| is_same(existing, name.as_bytes()));
         let (_, first) = values.next()?;
         // Hosts reject a request with a repeated pseudo-header: RFC 9113, section 8.1.1.
         if name.starts_with(':') {
@@ -68,8 +68,8 @@ impl Headers {
     pub fn get_each<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, [u8]>>; N] {
         let mut found = [const { None }; N];
         for (name, value) in self.iter() {
-            for (wanted, found) in names.iter().zip(&mut found) {
-                if is_same(name, wanted.as_bytes()) {
+            for (requested, found) in names.iter().zip(&mut found) {
+                if is_same(name, requested.as_bytes()) {
                     add_value(found, value);
                 }
             }

@@ -96,8 +96,8 @@ impl Metrics {
     pub fn counter(&mut self, name: impl Into<String>) -> Counter {
         let name = name.into();
         let mut counters = self.counters.iter();
-        if let Some((_, known)) = counters.find(|(known, _)| *known == name) {
-            return known.clone();
+        if let Some((_, existing)) = counters.find(|(existing, _)| *existing == name) {
+            return existing.clone();
         }
         let counter = Counter::default();
         self.counters.push((name, counter.clone()));
@@ -146,7 +146,7 @@ impl<K: Copy + PartialEq> Counters<K> {
 
     /// Adds `count` to the counter of `key`.
     pub fn add(&self, key: K, count: usize) {
-        if let Some((_, counter)) = self.by.iter().find(|(known, _)| *known == key) {
+        if let Some((_, counter)) = self.by.iter().find(|(existing, _)| *existing == key) {
             counter.add(count);
         }
     }

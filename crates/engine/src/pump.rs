@@ -126,7 +126,7 @@ pub struct Counts {
 impl Counts {
     /// The counters `<name>_redis_batches_total`, `…_commands_total` and `…_requests_total`.
     pub fn new(metrics: &mut Metrics, name: &str) -> Self {
-        let mut counter = |what: &str| metrics.counter(format!("{name}_redis_{what}_total"));
+        let mut counter = |subject: &str| metrics.counter(format!("{name}_redis_{subject}_total"));
         Self {
             batches: counter("batches"),
             commands: counter("commands"),

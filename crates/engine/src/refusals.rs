@@ -133,7 +133,7 @@ impl Refusals {
     /// Whether to log a refusal of this kind. If so, the next line is possible a minute later.
     fn is_due(&mut self, kind: RefusalKind, now_ms: u64) -> bool {
         let mut logged = self.logged_at_ms.iter_mut();
-        match logged.find(|(known, _)| *known == kind) {
+        match logged.find(|(existing, _)| *existing == kind) {
             // A clock that was set back must not suppress log lines.
             Some((_, at_ms)) if now_ms.abs_diff(*at_ms) < LOG_INTERVAL_MS => false,
             Some((_, at_ms)) => {

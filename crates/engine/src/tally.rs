@@ -125,9 +125,9 @@ mod tests {
             tally.count(name);
         }
         let (batch, body) = turn(&mut tally, 60_000).unwrap();
-        let told =
+        let message =
             "$19\r\nweir:tally:limits:1\r\n$4\r\n3600\r\n$4\r\n4096\r\n$1\r\n7\r\n$1\r\n2\r\n";
-        assert!(body.ends_with(told), "{body}");
+        assert!(body.ends_with(message), "{body}");
         tally.count(8);
         assert_eq!(turn(&mut tally, 63_000), None, "one is under way");
         assert!(!tally.completed(BatchId(batch.0 + 1)));

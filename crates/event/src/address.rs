@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn last_address_bits_do_not_change_the_network(ip: IpAddr, low: u8) {
+        fn network_ignores_the_last_address_bits(ip: IpAddr, low: u8) {
             let other = match ip.to_canonical() {
                 IpAddr::V4(ip) => {
                     let [a, b, c, _] = ip.octets();

@@ -297,7 +297,7 @@ impl utoipa::ToSchema for Envelope {
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let attributes = serde_json::from_str(&self.attributes);
-        let shown = EventView {
+        let view = EventView {
             id: &self.id,
             event_type: &self.event_type,
             customer: self.customer.as_ref(),
@@ -309,7 +309,7 @@ impl Serialize for Envelope {
             topics: &self.topics,
             attributes: attributes.map_err(serde::ser::Error::custom)?,
         };
-        shown.serialize(serializer)
+        view.serialize(serializer)
     }
 }
 
@@ -347,7 +347,7 @@ impl<'a> Reader<'a> {
         Ok(*array)
     }
 
-    fn number(&mut self, what: &'static str) -> Result<u64, EnvelopeError> {
+    fn number(&mut self, subject: &'static str) -> Result<u64, EnvelopeError> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let [byte] = self.array()?;
@@ -363,11 +363,11 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(EnvelopeError::Bad(what))
+        Err(EnvelopeError::Bad(subject))
     }
 
-    fn text(&mut self, what: &'static str) -> Result<&'a [u8], EnvelopeError> {
-        let length = usize::try_from(self.number(what)?).map_err(|_| EnvelopeError::CutOff)?;
+    fn text(&mut self, subject: &'static str) -> Result<&'a [u8], EnvelopeError> {
+        let length = usize::try_from(self.number(subject)?).map_err(|_| EnvelopeError::CutOff)?;
         let (text, rest) = self
             .rest
             .split_at_checked(length)
@@ -378,10 +378,10 @@ impl<'a> Reader<'a> {
 
     fn name<T>(
         &mut self,
-        what: &'static str,
+        subject: &'static str,
         read: impl FnOnce(&[u8]) -> Result<T, IdError>,
     ) -> Result<T, EnvelopeError> {
-        read(self.text(what)?).map_err(|_| EnvelopeError::Bad(what))
+        read(self.text(subject)?).map_err(|_| EnvelopeError::Bad(subject))
     }
 
     fn optional<T>(

@@ -296,8 +296,8 @@ pub(crate) fn check_length(attributes: &Attributes) -> Result<(), Rejection> {
     }
 }
 
-fn too_large(what: &str, length: usize) -> Rejection {
-    let message = format!("{what}: has {length} bytes, the maximum is {EVENT_LEN_MAX}");
+fn too_large(subject: &str, length: usize) -> Rejection {
+    let message = format!("{subject}: has {length} bytes, the maximum is {EVENT_LEN_MAX}");
     Rejection::new(Reason::TooLarge, message)
 }
 

@@ -47,15 +47,15 @@ const ATTRIBUTE: &[u8] = b"a.";
 /// The first value of `name` in a query, decoded.
 pub fn parameter<'q>(query: &'q [u8], name: &[u8]) -> Option<Cow<'q, [u8]>> {
     pairs(query)
-        .find(|(known, _)| decoded(known) == name)
+        .find(|(existing, _)| decoded(existing) == name)
         .map(|(_, value)| decoded(value))
 }
 
 /// A query without its parameters `name`.
 pub fn without(query: &[u8], name: &[u8]) -> Vec<u8> {
     let others = query.split(|byte| *byte == b'&').filter(|pair| {
-        let (known, _) = split(pair);
-        decoded(known) != name
+        let (existing, _) = split(pair);
+        decoded(existing) != name
     });
     others.collect::<Vec<_>>().join(&b'&')
 }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_wrong_and_where() {
+    fn refusal_names_the_problem_and_the_field() {
         let check = |query: &str, expected: &str| {
             let rejection = read(query.as_bytes()).expect_err(query);
             assert_eq!(rejection.reason, Reason::Invalid);

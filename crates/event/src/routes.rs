@@ -124,7 +124,7 @@ impl Routes {
 
     /// The topics of `event`: each once, in order.
     pub fn topics(&self, event: &Event) -> Vec<Topic> {
-        let holding = self.rules.iter().filter(|rule| rule.holds(event));
+        let holding = self.rules.iter().filter(|rule| rule.matches(event));
         let topics: BTreeSet<&Topic> = holding.flat_map(|rule| &rule.topics).collect();
         match topics.is_empty() {
             true => default_topics(),
@@ -134,7 +134,7 @@ impl Routes {
 }
 
 impl Route {
-    fn holds(&self, event: &Event) -> bool {
+    fn matches(&self, event: &Event) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.all(|(place, value)| place.find(&event.attributes) == Some(value))
     }

@@ -58,8 +58,8 @@ mod tests {
     fn sampled_share_matches_the_configured_rate() {
         for share in [0.0, 0.01, 0.25, 0.5, 0.99, 1.0] {
             let rate = Rate::new(share).unwrap();
-            let kept = (0..20_000).filter(|n| rate.keeps("web", format!("v{n}").as_bytes()));
-            let part = kept.count() as f64 / 20_000.0;
+            let retained = (0..20_000).filter(|n| rate.keeps("web", format!("v{n}").as_bytes()));
+            let part = retained.count() as f64 / 20_000.0;
             // Five standard deviations.
             let bound = 5.0 * (share * (1.0 - share) / 20_000.0).sqrt();
             assert!((part - share).abs() <= bound, "{share}: {part}");

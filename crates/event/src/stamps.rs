@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn read(headers: &[(&'static str, String)]) -> Result<Stamps, StampError> {
-        let find = |name| headers.iter().find(|(known, _)| *known == name);
+        let find = |name| headers.iter().find(|(existing, _)| *existing == name);
         Stamps::read(|name| find(name).map(|(_, value)| value.as_bytes()))
     }
 

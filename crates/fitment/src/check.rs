@@ -194,10 +194,10 @@ impl Check {
             push_text(&vehicle.to_string(), out);
         }
         out.extend_from_slice(b"],\"skus\":[");
-        for (index, wanted) in self.skus.iter().enumerate() {
+        for (index, requested) in self.skus.iter().enumerate() {
             comma(index, out);
             out.extend_from_slice(b"{\"sku\":");
-            push_text(wanted.sku.as_str(), out);
+            push_text(requested.sku.as_str(), out);
             out.extend_from_slice(b",\"answers\":[");
             for vehicle in 0..self.vehicles.len() {
                 comma(vehicle, out);
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn invalid_check_error_names_the_problem() {
-        for (body, code, says) in [
+        for (body, code, expected) in [
             ("", "invalid_body", "the form"),
             ("[]", "invalid_body", "the form"),
             (r#"{"vehicles":["1000001"]}"#, "invalid_body", "skus"),
@@ -427,9 +427,9 @@ mod tests {
                 "skus[0].spu: ",
             ),
         ] {
-            let (got, said) = refused(body);
-            assert_eq!(got, code, "{body}");
-            assert!(said.contains(says), "{body}: {said}");
+            let (actual, response) = refused(body);
+            assert_eq!(actual, code, "{body}");
+            assert!(response.contains(expected), "{body}: {response}");
         }
         assert_eq!(
             Check::read(b"{\"vehicles\":[\"\xff\"],\"skus\":[]}")

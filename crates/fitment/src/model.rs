@@ -350,7 +350,10 @@ impl Map {
         vehicles: &[Option<VehicleId>],
         head: Option<(u32, u64)>,
     ) -> MapPutOutcome {
-        if self.head.is_some_and(|(known, ..)| known > generation) {
+        if self
+            .head
+            .is_some_and(|(existing, ..)| existing > generation)
+        {
             return MapPutOutcome::Superseded;
         }
         let place = (generation, before / SEGMENT_LEN);

@@ -91,13 +91,13 @@ impl Rules {
     ///
     /// # Errors
     /// If a field is invalid, with its path.
-    pub fn read(json: &str, known: &[Cluster]) -> Result<Self, FieldError> {
+    pub fn read(json: &str, clusters: &[Cluster]) -> Result<Self, FieldError> {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let text: RulesText = serde_path_to_error::deserialize(&mut deserializer)
             .map_err(|error| FieldError::new(alloc::format!("{}", error.path()), error.inner()))?;
         let rules = text.rules.into_iter().enumerate();
         let rules = rules.map(|(index, rule)| {
-            rule.check(known)
+            rule.check(clusters)
                 .map_err(|problem| FieldError::new(alloc::format!("rules[{index}]"), problem))
         });
         rules.collect::<Result<_, _>>().map(Self)
@@ -122,14 +122,14 @@ impl Rules {
 }
 
 impl RuleText {
-    fn check(self, known: &[Cluster]) -> Result<Rule, String> {
+    fn check(self, clusters: &[Cluster]) -> Result<Rule, String> {
         let names = match (self.cluster, self.split) {
             (Some(cluster), None) => Vec::from([cluster]),
             (None, Some(split)) if !split.is_empty() => split,
             _ => return Err("needs either cluster or a non-empty split".to_owned()),
         };
         let named = |name: String| {
-            let cluster = Cluster::new(&name).filter(|cluster| known.contains(cluster));
+            let cluster = Cluster::new(&name).filter(|cluster| clusters.contains(cluster));
             cluster.ok_or_else(|| alloc::format!("unknown cluster \"{name}\""))
         };
         Ok(Rule {
@@ -147,7 +147,7 @@ mod tests {
     use std::format;
     use std::string::ToString;
 
-    fn known() -> Vec<Cluster> {
+    fn clusters() -> Vec<Cluster> {
         ["home", "own", "pop-a", "pop-b"]
             .into_iter()
             .filter_map(Cluster::new)
@@ -161,7 +161,7 @@ mod tests {
             {"type": "tyre", "cluster": "own"},
             {"split": ["pop-a", "pop-b"]}
         ]}"#;
-        let rules = Rules::read(rules, &known()).unwrap();
+        let rules = Rules::read(rules, &clusters()).unwrap();
         let of = |product_type: &str, merchant: &str| {
             let merchant = Merchant::new(merchant).unwrap();
             let product_type = ProductType::new(product_type).unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn invalid_placement_rule_is_refused_with_its_path() {
-        let refused = |json: &str| Rules::read(json, &known()).unwrap_err().to_string();
+        let refused = |json: &str| Rules::read(json, &clusters()).unwrap_err().to_string();
         for (json, path) in [
             (
                 r#"{"rules": [{"cluster": "none"}]}"#,
@@ -204,8 +204,8 @@ mod tests {
             (r#"{"rules": [{"brand": "a"}]}"#, "rules[0].brand: "),
             ("[", ""),
         ] {
-            let said = refused(json);
-            assert!(said.starts_with(path), "{json}: {said}");
+            let response = refused(json);
+            assert!(response.starts_with(path), "{json}: {response}");
         }
     }
 }

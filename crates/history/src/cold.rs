@@ -64,25 +64,25 @@ pub fn key(owner: &Owner) -> String {
 pub fn encode(views: &[ViewedProduct]) -> Vec<u8> {
     let mut out = Vec::with_capacity(11 + 10 * views.len());
     out.push(VERSION);
-    let mut last_ms = views.first().map_or(0, |seen| seen.at_ms);
+    let mut last_ms = views.first().map_or(0, |viewed| viewed.at_ms);
     push_varint(&mut out, last_ms);
     let mut last_number = 0;
-    for seen in views.iter().take(VIEWS_MAX) {
-        push_view(&mut out, seen, last_ms, &mut last_number);
-        last_ms = seen.at_ms;
+    for viewed in views.iter().take(VIEWS_MAX) {
+        push_view(&mut out, viewed, last_ms, &mut last_number);
+        last_ms = viewed.at_ms;
     }
     out
 }
 
-fn push_view(out: &mut Vec<u8>, seen: &ViewedProduct, last_ms: u64, last_number: &mut u64) {
-    let age = last_ms.saturating_sub(seen.at_ms);
+fn push_view(out: &mut Vec<u8>, viewed: &ViewedProduct, last_ms: u64, last_number: &mut u64) {
+    let age = last_ms.saturating_sub(viewed.at_ms);
     let age_len = len(age);
     let push_head = |out: &mut Vec<u8>, kind: u8| out.push(kind | (as_byte(age_len) << 4));
-    match seen.sku.number() {
+    match viewed.sku.number() {
         None => {
             push_head(out, TEXT);
-            out.push(as_byte(seen.sku.as_str().len()));
-            out.extend_from_slice(seen.sku.as_str().as_bytes());
+            out.push(as_byte(viewed.sku.as_str().len()));
+            out.extend_from_slice(viewed.sku.as_str().as_bytes());
         }
         Some(number) => {
             let difference = zigzag(number, *last_number);
@@ -118,18 +118,18 @@ pub fn decode(value: &[u8]) -> Result<Vec<ViewedProduct>, ColdError> {
         last_ms: 0,
     };
     reader.last_ms = reader.varint()?;
-    let (mut views, mut known): (Vec<ViewedProduct>, _) = (Vec::new(), BTreeSet::new());
+    let (mut views, mut existing): (Vec<ViewedProduct>, _) = (Vec::new(), BTreeSet::new());
     while !reader.rest.is_empty() {
         let at = views.len();
-        let seen = reader.view()?.ok_or(ColdError::View(at))?;
+        let viewed = reader.view()?.ok_or(ColdError::View(at))?;
         let follows = views
             .last()
-            .is_none_or(|last| last.newest_first(&seen).is_lt());
-        let is_new = known.insert(seen.sku.clone());
-        if !follows || !is_new || at >= VIEWS_MAX || seen.at_ms > AT_MS_MAX {
+            .is_none_or(|last| last.newest_first(&viewed).is_lt());
+        let is_new = existing.insert(viewed.sku.clone());
+        if !follows || !is_new || at >= VIEWS_MAX || viewed.at_ms > AT_MS_MAX {
             return Err(ColdError::View(at));
         }
-        views.push(seen);
+        views.push(viewed);
     }
     Ok(views)
 }
@@ -142,9 +142,9 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn take(&mut self, len: usize) -> Result<&[u8], ColdError> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(ColdError::Short)?;
+        let (accepted, rest) = self.rest.split_at_checked(len).ok_or(ColdError::Short)?;
         self.rest = rest;
-        Ok(taken)
+        Ok(accepted)
     }
 
     fn byte(&mut self) -> Result<u8, ColdError> {
@@ -248,7 +248,7 @@ mod tests {
 
     const NOW_MS: u64 = 1_700_000_000_000;
 
-    fn seen(sku: &str, at_ms: u64) -> ViewedProduct {
+    fn viewed(sku: &str, at_ms: u64) -> ViewedProduct {
         let sku = Sku::new(sku).unwrap();
         ViewedProduct { sku, at_ms }
     }
@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn cold_value_is_encoded_in_the_documented_format() {
         let views = [
-            seen("100012043978", 300),
-            seen("100012043970", 300 - 2),
-            seen("red-7", 0),
+            viewed("100012043978", 300),
+            viewed("100012043970", 300 - 2),
+            viewed("red-7", 0),
         ];
         let value = encode(&views);
         let expected = [

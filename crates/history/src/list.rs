@@ -56,15 +56,15 @@ pub struct Removals {
 
 impl Removals {
     /// Whether this view is removed.
-    pub fn cover(&self, seen: &ViewedProduct) -> bool {
-        let deleted_ms = self.deleted.get(&seen.sku).copied();
-        seen.at_ms <= self.cleared_ms.max(deleted_ms.unwrap_or(0))
+    pub fn cover(&self, viewed: &ViewedProduct) -> bool {
+        let deleted_ms = self.deleted.get(&viewed.sku).copied();
+        viewed.at_ms <= self.cleared_ms.max(deleted_ms.unwrap_or(0))
     }
 
     /// Adds a deletion. A later deletion of the same product stays.
     pub fn delete(&mut self, sku: Sku, at_ms: u64) {
-        let known = self.deleted.entry(sku).or_default();
-        *known = at_ms.max(*known);
+        let existing = self.deleted.entry(sku).or_default();
+        *existing = at_ms.max(*existing);
     }
 }
 
@@ -77,14 +77,14 @@ pub fn merge(
     max: usize,
 ) -> Vec<ViewedProduct> {
     let mut latest: BTreeMap<Sku, u64> = BTreeMap::new();
-    for seen in views {
-        if seen.at_ms > oldest_ms && !removals.cover(&seen) {
-            let known = latest.entry(seen.sku).or_default();
-            *known = seen.at_ms.max(*known);
+    for viewed in views {
+        if viewed.at_ms > oldest_ms && !removals.cover(&viewed) {
+            let existing = latest.entry(viewed.sku).or_default();
+            *existing = viewed.at_ms.max(*existing);
         }
     }
-    let seen = |(sku, at_ms)| ViewedProduct { sku, at_ms };
-    let mut list: Vec<ViewedProduct> = latest.into_iter().map(seen).collect();
+    let viewed = |(sku, at_ms)| ViewedProduct { sku, at_ms };
+    let mut list: Vec<ViewedProduct> = latest.into_iter().map(viewed).collect();
     list.sort_unstable_by(ViewedProduct::newest_first);
     list.truncate(max);
     list
@@ -92,8 +92,8 @@ pub fn merge(
 
 /// Keeps the first item per key: of the variants of a product, the last viewed. Items without a key are all kept.
 pub fn unique_by<T, K: Ord>(items: Vec<T>, key: impl Fn(&T) -> Option<K>) -> Vec<T> {
-    let mut known = BTreeSet::new();
-    let is_new = |item: &T| key(item).is_none_or(|key| known.insert(key));
+    let mut existing = BTreeSet::new();
+    let is_new = |item: &T| key(item).is_none_or(|key| existing.insert(key));
     items.into_iter().filter(is_new).collect()
 }
 
@@ -124,10 +124,10 @@ impl ListCursor {
     }
 
     /// Whether this view comes after it.
-    pub fn is_before(&self, seen: &ViewedProduct) -> bool {
-        match (&self.sku, seen.at_ms.cmp(&self.at_ms)) {
+    pub fn is_before(&self, viewed: &ViewedProduct) -> bool {
+        match (&self.sku, viewed.at_ms.cmp(&self.at_ms)) {
             (_, Ordering::Less) => true,
-            (Some(sku), Ordering::Equal) => seen.sku < *sku,
+            (Some(sku), Ordering::Equal) => viewed.sku < *sku,
             _ => false,
         }
     }
@@ -141,13 +141,13 @@ mod tests {
     use proptest::collection::vec as vec_of;
     use proptest::prelude::*;
 
-    fn seen((sku, at_ms): (u64, u64)) -> ViewedProduct {
+    fn viewed((sku, at_ms): (u64, u64)) -> ViewedProduct {
         let sku = Sku::from(sku);
         ViewedProduct { sku, at_ms }
     }
 
     fn list(pairs: &[(u64, u64)]) -> Vec<ViewedProduct> {
-        pairs.iter().copied().map(seen).collect()
+        pairs.iter().copied().map(viewed).collect()
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             let left = merge(list(left), &Removals::default(), 0, usize::MAX);
             let parts = list(right).into_iter().rev().chain(left).chain(whole.clone());
             prop_assert_eq!(&merge(parts, &removals, 3, max), &whole);
-            prop_assert!(whole.iter().all(|seen| !removals.cover(seen)));
+            prop_assert!(whole.iter().all(|viewed| !removals.cover(viewed)));
         }
 
         /// Consecutive pages give the whole list.
@@ -211,7 +211,7 @@ mod tests {
             let whole = merge(list(&pairs), &Removals::default(), 0, 200);
             let (mut pages, mut place): (Vec<ViewedProduct>, Option<ListCursor>) = (vec![], None);
             loop {
-                let rest = whole.iter().filter(|seen| place.as_ref().is_none_or(|place| place.is_before(seen)));
+                let rest = whole.iter().filter(|viewed| place.as_ref().is_none_or(|place| place.is_before(viewed)));
                 let page: Vec<ViewedProduct> = rest.take(size).cloned().collect();
                 let Some(last) = page.last() else { break };
                 place = ListCursor::read(&format!("{},{}", last.at_ms, last.sku));

@@ -74,27 +74,31 @@ impl Hot {
     /// `history_delete.lua`. Returns the number of removed views.
     pub fn delete(&mut self, deleted: &[ViewedProduct], forget_ms: u64, max: usize) -> usize {
         let was_full = self.views.len() >= max;
-        let mut gone = 0;
+        let mut removed = 0;
         for ViewedProduct { sku, at_ms } in deleted {
-            if self.views.get(sku).is_some_and(|known| known <= at_ms) {
+            if self
+                .views
+                .get(sku)
+                .is_some_and(|existing| existing <= at_ms)
+            {
                 self.views.remove(sku);
-                gone += 1;
+                removed += 1;
             }
             if *at_ms > self.cleared_ms() {
-                let known = self.deleted.entry(sku.clone()).or_default();
-                *known = (*at_ms).max(*known);
+                let existing = self.deleted.entry(sku.clone()).or_default();
+                *existing = (*at_ms).max(*existing);
             }
         }
         self.deleted.retain(|_, at_ms| *at_ms > forget_ms);
         if was_full
-            && gone > 0
+            && removed > 0
             && let Some(marker) = &mut self.marker
             && marker.loaded == LoadedLists::All
         {
             marker.loaded = LoadedLists::Removals;
         }
         self.changed();
-        gone
+        removed
     }
 
     /// `history_clear.lua`. Returns the number of removed views.
@@ -121,9 +125,13 @@ impl Hot {
         self.deleted.retain(|_, at_ms| *at_ms > cleared_ms);
         for (sku, at_ms) in &removals.deleted {
             if *at_ms > cleared_ms {
-                let known = self.deleted.entry(sku.clone()).or_default();
-                *known = (*at_ms).max(*known);
-                if self.views.get(sku).is_some_and(|known| known <= at_ms) {
+                let existing = self.deleted.entry(sku.clone()).or_default();
+                *existing = (*at_ms).max(*existing);
+                if self
+                    .views
+                    .get(sku)
+                    .is_some_and(|existing| existing <= at_ms)
+                {
                     self.views.remove(sku);
                 }
             }
@@ -131,8 +139,8 @@ impl Hot {
         for ViewedProduct { sku, at_ms } in cold.unwrap_or_default() {
             let deleted_ms = self.deleted.get(sku).copied();
             if *at_ms > cleared_ms.max(deleted_ms.unwrap_or(0)) {
-                let known = self.views.entry(sku.clone()).or_default();
-                *known = (*at_ms).max(*known);
+                let existing = self.views.entry(sku.clone()).or_default();
+                *existing = (*at_ms).max(*existing);
             }
         }
         self.trim(max);
@@ -146,11 +154,11 @@ impl Hot {
             marker.loaded = marker.loaded.max(comes);
         }
         self.count = None;
-        let mut told = self.list_reply();
-        if generation.is_some() && told.generation.as_deref() != generation {
-            told.loaded = LoadedLists::Nothing;
+        let mut reply = self.list_reply();
+        if generation.is_some() && reply.generation.as_deref() != generation {
+            reply.loaded = LoadedLists::Nothing;
         }
-        told
+        reply
     }
 
     /// Another Redis process takes over the keys, from a file or as a promoted replica.
@@ -183,11 +191,11 @@ impl Hot {
 
     /// The views, the newest first.
     pub fn views(&self) -> Vec<ViewedProduct> {
-        let seen = |(sku, at_ms): (&Sku, &u64)| ViewedProduct {
+        let observed = |(sku, at_ms): (&Sku, &u64)| ViewedProduct {
             sku: sku.clone(),
             at_ms: *at_ms,
         };
-        let mut list: Vec<ViewedProduct> = self.views.iter().map(seen).collect();
+        let mut list: Vec<ViewedProduct> = self.views.iter().map(observed).collect();
         list.sort_unstable_by(ViewedProduct::newest_first);
         list
     }
@@ -257,8 +265,8 @@ impl Hot {
     }
 
     fn trim(&mut self, max: usize) {
-        for seen in self.views().iter().skip(max) {
-            self.views.remove(&seen.sku);
+        for observed in self.views().iter().skip(max) {
+            self.views.remove(&observed.sku);
         }
     }
 }

@@ -83,8 +83,8 @@ fn escaped(name: &str) -> String {
 fn unescaped(text: &str) -> Option<String> {
     let mut pieces = text.split('%');
     let mut name = String::from(pieces.next()?);
-    for piece in pieces {
-        let (code, rest) = piece.split_at_checked(2)?;
+    for chunk in pieces {
+        let (code, rest) = chunk.split_at_checked(2)?;
         name.push(match code {
             "25" => '%',
             "7B" => '{',

@@ -36,14 +36,14 @@ impl Tags {
     /// Computes the tags. This takes some milliseconds: do it once per process.
     pub fn new() -> Self {
         let mut tags: Vec<Option<u32>> = vec![None; usize::from(SLOTS)];
-        let mut left = tags.len();
+        let mut remaining = tags.len();
         for number in 0..=u32::MAX {
             let place = tags.get_mut(usize::from(slot(number.to_string().as_bytes())));
             if let Some(tag @ None) = place {
                 *tag = Some(number);
-                left -= 1;
+                remaining -= 1;
             }
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
         }

@@ -111,9 +111,9 @@ impl Log {
     pub(super) fn take_back(&mut self, cost: u32) {
         let mut rest = cost;
         for line in &mut self.lines {
-            let taken = line.count.min(rest);
-            line.count -= taken;
-            rest -= taken;
+            let accepted = line.count.min(rest);
+            line.count -= accepted;
+            rest -= accepted;
         }
     }
 

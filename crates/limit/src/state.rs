@@ -99,10 +99,10 @@ impl State {
             Kind::Window(state) => (state.wait_ms(quota, cost, now_ms), state.count),
             Kind::InFlight(state) => (state.wait_ms(quota, cost), state.used()),
         };
-        let left = u64::from(quota.burst()).saturating_sub(used);
+        let rest = u64::from(quota.burst()).saturating_sub(used);
         Check {
             wait_ms,
-            remaining: u32::try_from(left).unwrap_or(u32::MAX),
+            remaining: u32::try_from(rest).unwrap_or(u32::MAX),
             reset_ms: self.reset_ms(quota, used),
             mark: self.mark(),
         }

@@ -232,10 +232,10 @@ impl<'a, D: SharedData> SlotReading<'a, D> {
     }
 
     /// Charges the request if it may pass. If another worker wrote first, decides again on the new state. Returns the
-    /// last check and the number of evictions. `known`: the check of this state, if already computed.
-    fn charge(mut self, mut known: Option<Check>) -> (Check, usize) {
+    /// last check and the number of evictions. `existing`: the check of this state, if already computed.
+    fn charge(mut self, mut existing: Option<Check>) -> (Check, usize) {
         for _ in 1..TRIES_MAX {
-            let check = known.take().unwrap_or_else(|| self.check());
+            let check = existing.take().unwrap_or_else(|| self.check());
             if !check.is_allowed() {
                 return (check, 0);
             }

@@ -71,8 +71,8 @@ impl Key {
 
     /// The number of passed requests among `count` at once.
     fn burst(&mut self, count: usize, now_ms: u64) -> usize {
-        let asked = (0..count).filter(|_| self.ask(1, now_ms).is_allowed());
-        asked.count()
+        let requested = (0..count).filter(|_| self.ask(1, now_ms).is_allowed());
+        requested.count()
     }
 }
 
@@ -182,7 +182,7 @@ fn quota_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
+fn small_backward_clock_step_grants_no_second_burst() {
     for algorithm in ALGORITHMS {
         let mut k = Key::new(quota(algorithm, 3, 10_000, 3));
         // A window's edge is between the two moments.
@@ -213,9 +213,9 @@ fn state_is_useful_exactly_until_its_stated_time() {
         state.charge(&quota, 2);
         let idle_at_ms = state.idle_at_ms(&quota);
         assert_eq!(idle_at_ms, asked_ms + idle_after_ms, "{algorithm:?}");
-        let left = |now_ms| state.at(&quota, now_ms).check(&quota, 1).remaining;
-        assert!(left(idle_at_ms - 1) < 3, "{algorithm:?}");
-        assert_eq!(left(idle_at_ms), 3, "{algorithm:?}");
+        let remaining = |now_ms| state.at(&quota, now_ms).check(&quota, 1).remaining;
+        assert!(remaining(idle_at_ms - 1) < 3, "{algorithm:?}");
+        assert_eq!(remaining(idle_at_ms), 3, "{algorithm:?}");
     }
 }
 
@@ -266,7 +266,7 @@ fn fraction_of_a_request_counts_whole_under_another_period() {
     let mut k = Key::new(gcra(6, 60_000, 6));
     assert_eq!(k.burst(9, NOW_MS), 6);
     // Half a request has recovered, then a whole one.
-    for (later_ms, left) in [(5_000, 2), (10_000, 3)] {
+    for (later_ms, remaining) in [(5_000, 2), (10_000, 3)] {
         let mut k = Key {
             slot: k.slot.clone(),
             quota: k.quota,
@@ -274,7 +274,7 @@ fn fraction_of_a_request_counts_whole_under_another_period() {
         let state = k.state(NOW_MS + later_ms);
         k.store(&state, NOW_MS + later_ms);
         k.quota = gcra(6, 1_000, 8);
-        assert_eq!(k.check(1, NOW_MS + later_ms).remaining, left);
+        assert_eq!(k.check(1, NOW_MS + later_ms).remaining, remaining);
     }
 }
 
@@ -307,39 +307,39 @@ fn full_slot_evicts_its_least_useful_state() {
         let quota = quota(algorithm, 2, 60_000, 2);
         let names: Vec<_> = (0..=WAYS as u64).map(|n| key(&format!("u{n}"))).collect();
         let mut slot = Slot::read(Vec::new(), &quota);
-        let mut spend = |who, now_ms| {
-            let mut state = slot.state(&quota, who, now_ms);
+        let mut spend = |user, now_ms| {
+            let mut state = slot.state(&quota, user, now_ms);
             state.charge(&quota, 2);
-            let has_lost = slot.put(&quota, who, &state, now_ms);
+            let has_lost = slot.put(&quota, user, &state, now_ms);
             (slot.clone(), has_lost)
         };
-        for (n, who) in (0..).zip(&names[..WAYS]) {
-            assert!(!spend(*who, NOW_MS + n * 60_000 / 16).1, "{algorithm:?}");
+        for (n, user) in (0..).zip(&names[..WAYS]) {
+            assert!(!spend(*user, NOW_MS + n * 60_000 / 16).1, "{algorithm:?}");
         }
         let now_ms = NOW_MS + 35_000;
         let (slot, has_lost) = spend(names[WAYS], now_ms);
-        let is_known = |who| {
+        let is_known = |user| {
             !slot
-                .state(&quota, who, now_ms)
+                .state(&quota, user, now_ms)
                 .check(&quota, 2)
                 .is_allowed()
         };
-        let known = names.iter().filter(|who| is_known(**who)).count();
+        let existing = names.iter().filter(|user| is_known(**user)).count();
         assert!(has_lost && is_known(names[WAYS]), "{algorithm:?}");
-        assert!(known == WAYS && !is_known(names[0]), "{algorithm:?}");
+        assert!(existing == WAYS && !is_known(names[0]), "{algorithm:?}");
     }
 }
 
 #[test]
-fn states_of_another_clock_do_not_block_slot_places() {
+fn states_of_another_clock_do_not_block_slots() {
     for algorithm in ALGORITHMS {
         let quota = quota(algorithm, 3, 1_000, 3);
         let mut slot = Slot::read(alloc::vec![0xff; Slot::len(&quota)], &quota);
         for n in 0..WAYS {
-            let who = key(&format!("u{n}"));
-            let mut state = slot.state(&quota, who, NOW_MS);
+            let message = key(&format!("u{n}"));
+            let mut state = slot.state(&quota, message, NOW_MS);
             state.charge(&quota, 3);
-            assert!(!slot.put(&quota, who, &state, NOW_MS), "{algorithm:?}");
+            assert!(!slot.put(&quota, message, &state, NOW_MS), "{algorithm:?}");
         }
         for n in 0..WAYS {
             let state = slot.state(&quota, key(&format!("u{n}")), NOW_MS);
@@ -421,7 +421,7 @@ fn passed(quota: Quota, steps: &[(u64, u32)]) -> Vec<(u64, u64)> {
 }
 
 /// Whether the passed costs stay within `bound` for every time span.
-fn holds(passed: &[(u64, u64)], bound: impl Fn(u64) -> u64) -> bool {
+fn is_within(passed: &[(u64, u64)], bound: impl Fn(u64) -> u64) -> bool {
     (0..passed.len()).all(|first| {
         let mut sum = 0;
         passed[first..].iter().all(|(at_ms, cost)| {
@@ -439,9 +439,9 @@ proptest! {
         let mut bucket = Bucket { level, at_ms: NOW_MS };
         for (pause_ms, cost) in steps {
             now_ms += pause_ms;
-            let left = k.check(cost, now_ms).remaining;
+            let remaining = k.check(cost, now_ms).remaining;
             prop_assert_eq!(k.ask(cost, now_ms).is_allowed(), bucket.take(&quota, cost, now_ms));
-            prop_assert!(left <= quota.burst());
+            prop_assert!(remaining <= quota.burst());
         }
     }
 
@@ -449,7 +449,7 @@ proptest! {
     fn gcra_admits_no_more_than_burst_and_rate_in_any_time((quota, steps) in histories(Algorithm::Gcra)) {
         let (rate, per_ms) = (u64::from(quota.rate()), quota.per_ms());
         let bound = |ms: u64| u64::from(quota.burst()) + ms * rate / per_ms;
-        prop_assert!(holds(&passed(quota, &steps), bound));
+        prop_assert!(is_within(&passed(quota, &steps), bound));
     }
 
     #[test]
@@ -466,7 +466,7 @@ proptest! {
 
     /// Excess counts last at most a seventh of a period.
     #[test]
-    fn sliding_window_never_refuses_what_longer_exact_log_allows(
+    fn sliding_window_allows_all_that_a_longer_exact_log_allows(
         (quota, steps) in histories(Algorithm::SlidingWindow),
     ) {
         let (mut k, mut now_ms) = (Key::new(quota), NOW_MS);
@@ -543,12 +543,12 @@ proptest! {
                 // More quota is available at the latest when the request may pass.
                 prop_assert!((1..=check.wait_ms).contains(&check.reset_ms));
             }
-            let left = |at_ms: u64| k.check(cost, at_ms).remaining;
+            let remaining = |at_ms: u64| k.check(cost, at_ms).remaining;
             match k.check(cost, now_ms).reset_ms {
-                0 => prop_assert_eq!(left(now_ms), quota.burst()),
+                0 => prop_assert_eq!(remaining(now_ms), quota.burst()),
                 reset_ms => {
-                    prop_assert_eq!(left(now_ms + reset_ms - 1), left(now_ms));
-                    prop_assert!(left(now_ms + reset_ms) > left(now_ms));
+                    prop_assert_eq!(remaining(now_ms + reset_ms - 1), remaining(now_ms));
+                    prop_assert!(remaining(now_ms + reset_ms) > remaining(now_ms));
                 }
             }
         }

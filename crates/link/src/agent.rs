@@ -321,16 +321,16 @@ impl Language {
     /// (RFC 4647, 3.4). `zh` suits every Chinese client. `zh-TW` suits clients from Taiwan. `zh-Hant` suits clients
     /// that name it and those from Taiwan, Hong Kong and Macao.
     pub fn suits(&self, client: &Self) -> usize {
-        let mut wanted = self.as_str().split('-');
+        let mut requested = self.as_str().split('-');
         let mut offered = client.as_str().split('-');
-        if self.length == 0 || wanted.next() != offered.next() {
+        if self.length == 0 || requested.next() != offered.next() {
             return 0;
         }
         let has = |subtag: &str| {
             offered.clone().any(|one| one == subtag) || client.script_of_region() == Some(subtag)
         };
-        match wanted.clone().all(has) {
-            true => 1 + wanted.count(),
+        match requested.clone().all(has) {
+            true => 1 + requested.count(),
             false => 0,
         }
     }

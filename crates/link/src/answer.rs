@@ -81,7 +81,7 @@ pub enum Answer<'a> {
         /// The URL for clients without the app.
         fallback: Cow<'a, str>,
         /// How the page is shown.
-        shown: PageOptions,
+        options: PageOptions,
     },
     /// The preview for programs that show link previews.
     Preview(&'a Preview),
@@ -181,7 +181,7 @@ pub fn answer<'a>(link: &'a Link, visit: &Visit<'_>) -> Answer<'a> {
         return ended(link, InactiveReason::Expired);
     }
     if link.guard.is_some() {
-        return Answer::Guarded(page::language(visit.accept_language));
+        return Answer::Guarded(Language::accepted(visit.accept_language));
     }
     if visit.method == Method::Other && !keeps_method(link.status) {
         return Answer::NotAllowed;
@@ -237,9 +237,9 @@ fn wake<'a>(link: &'a Link, app: &'a App, target: &'a str, visit: &Visit<'_>) ->
         fallback => Answer::App {
             url: &app.url,
             fallback: with_query(link, fallback.as_deref().unwrap_or(target), visit),
-            shown: PageOptions {
+            options: PageOptions {
                 in_app: agent::is_in_app(visit.user_agent),
-                language: page::language(visit.accept_language),
+                language: Language::accepted(visit.accept_language),
             },
         },
     }
@@ -391,8 +391,8 @@ impl CacheControl {
 }
 
 impl<'a> Answer<'a> {
-    /// The HTTP response for a link of `domain`.
-    pub fn reply(self, domain: &'a Domain) -> Reply<'a> {
+    /// The HTTP response for a link of `domain`, for a client with this `Accept-Language`.
+    pub fn reply(self, domain: &'a Domain, accept_language: &[u8]) -> Reply<'a> {
         match self {
             Self::Redirect {
                 status,
@@ -406,11 +406,11 @@ impl<'a> Answer<'a> {
             Self::App {
                 url,
                 fallback,
-                shown,
-            } => page::app(url, &fallback, shown),
+                options: displayed,
+            } => page::app(url, &fallback, displayed),
             Self::Preview(preview) => page::preview(preview),
             Self::Guarded(language) => password::form_page(language, None),
-            Self::Gone(why) => site::ended_reply(domain, why),
+            Self::Gone(why) => site::ended_reply(domain, why, accept_language),
             Self::Ended { target, .. } => site::redirect_reply(target),
             Self::NotAllowed => Reply {
                 status: 405,

@@ -87,7 +87,7 @@ pub enum CacheLookup<'a> {
     /// The link. `is_due` requests a background read; it is set at most once per interval.
     Link {
         /// The entry.
-        known: &'a CachedLink,
+        cached: &'a CachedLink,
         /// Whether to read the link again.
         is_due: bool,
     },
@@ -187,11 +187,11 @@ impl Memory {
     /// Whether the cache alone can answer a request for the link: it is current, or known not to exist, and has no
     /// password, which only the origin checks. This schedules no read.
     pub fn answers(&mut self, name: &LinkName, now_ms: u64) -> bool {
-        if let Some(known) = self.links.get(name.as_bytes()) {
-            return known.dies_at_ms > now_ms
-                && known.generation == self.generation
-                && now_ms < known.read_at_ms
-                && known.link.guard.is_none();
+        if let Some(existing) = self.links.get(name.as_bytes()) {
+            return existing.dies_at_ms > now_ms
+                && existing.generation == self.generation
+                && now_ms < existing.read_at_ms
+                && existing.link.guard.is_none();
         }
         let until_ms = self.unknown.get(name.as_bytes());
         until_ms.is_some_and(|until_ms| is_ahead(*until_ms, now_ms, self.limits.unknown_ms))
@@ -200,18 +200,21 @@ impl Memory {
     /// Looks `name` up.
     pub fn find(&mut self, name: &LinkName, now_ms: u64) -> CacheLookup<'_> {
         let generation = self.generation;
-        if let Some(known) = self.links.get(name.as_bytes()) {
-            if known.dies_at_ms <= now_ms {
+        if let Some(existing) = self.links.get(name.as_bytes()) {
+            if existing.dies_at_ms <= now_ms {
                 return CacheLookup::Nothing;
             }
-            if known.generation != generation {
+            if existing.generation != generation {
                 return CacheLookup::MustRevalidate;
             }
-            let is_due = now_ms >= known.read_at_ms;
+            let is_due = now_ms >= existing.read_at_ms;
             if is_due {
-                known.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
+                existing.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
             }
-            return CacheLookup::Link { known, is_due };
+            return CacheLookup::Link {
+                cached: existing,
+                is_due,
+            };
         }
         match self.unknown.get(name.as_bytes()) {
             Some(until_ms) if is_ahead(*until_ms, now_ms, self.limits.unknown_ms) => {
@@ -223,42 +226,42 @@ impl Memory {
 
     /// The entry for `name`, however old, except after the end of its lifetime.
     pub fn stale(&mut self, name: &LinkName, now_ms: u64) -> Option<&CachedLink> {
-        let known = self.links.get(name.as_bytes())?;
-        (known.dies_at_ms > now_ms).then_some(&*known)
+        let existing = self.links.get(name.as_bytes())?;
+        (existing.dies_at_ms > now_ms).then_some(&*existing)
     }
 
     /// Caches the result of a read of `name`.
-    pub fn learn(&mut self, name: &LinkName, learnt: LinkReading, now_ms: u64) {
+    pub fn learn(&mut self, name: &LinkName, reading: LinkReading, now_ms: u64) {
         self.unknown.remove(name.as_bytes());
-        let bytes = ENTRY_BYTES + size_of_link(&learnt.link);
-        let has_ended = learnt.left_ms == Some(0);
+        let bytes = ENTRY_BYTES + size_of_link(&reading.link);
+        let has_ended = reading.left_ms == Some(0);
         // Without caching, each request for an ended link would reach the origin.
         let kept_ms = match has_ended {
             true => Some(self.limits.unknown_ms),
-            false => learnt.left_ms,
+            false => reading.left_ms,
         };
-        let known = CachedLink {
+        let existing = CachedLink {
             read_at_ms: match has_ended {
                 true => u64::MAX,
-                false => self.read_at_ms(&learnt, now_ms),
+                false => self.read_at_ms(&reading, now_ms),
             },
             dies_at_ms: kept_ms.map_or(u64::MAX, |kept_ms| now_ms.saturating_add(kept_ms)),
-            link: learnt.link,
-            is_used_up: learnt.is_used_up,
+            link: reading.link,
+            is_used_up: reading.is_used_up,
             has_ended,
             generation: self.generation,
         };
-        self.links.insert(name.as_bytes(), known, bytes);
+        self.links.insert(name.as_bytes(), existing, bytes);
     }
 
-    fn read_at_ms(&self, learnt: &LinkReading, now_ms: u64) -> u64 {
-        let fresh_ms = match learnt.source {
-            _ if learnt.is_used_up => ASK_AGAIN_MS,
+    fn read_at_ms(&self, reading: &LinkReading, now_ms: u64) -> u64 {
+        let fresh_ms = match reading.source {
+            _ if reading.is_used_up => ASK_AGAIN_MS,
             Source::Redis => self.limits.fresh_ms,
             Source::Origin => self.limits.origin_fresh_ms.min(self.limits.fresh_ms),
         };
-        let link = &learnt.link;
-        let left_ms = learnt
+        let link = &reading.link;
+        let left_ms = reading
             .left_ms
             .filter(|_| link.life_ms > 0 && !link.is_disabled);
         let Some(left_ms) = left_ms else {
@@ -279,9 +282,9 @@ impl Memory {
     /// Trusts a stale entry for a while, because neither Redis nor the origin is available.
     pub fn trust(&mut self, name: &LinkName, now_ms: u64) {
         let generation = self.generation;
-        if let Some(known) = self.links.get(name.as_bytes()) {
-            known.generation = generation;
-            known.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
+        if let Some(existing) = self.links.get(name.as_bytes()) {
+            existing.generation = generation;
+            existing.read_at_ms = now_ms.saturating_add(ASK_AGAIN_MS);
         }
     }
 

@@ -95,8 +95,8 @@ impl ClickBuffer {
 
     fn agent(&mut self, user_agent: &[u8]) -> Agent {
         let key = seeded_hash(self.counter, user_agent);
-        if let Some(known) = self.agents.get(&key) {
-            return *known;
+        if let Some(existing) = self.agents.get(&key) {
+            return *existing;
         }
         if self.agents.len() >= AGENTS_MAX {
             self.agents.clear();
@@ -249,14 +249,14 @@ mod tests {
         };
         assert_eq!(id.sequence, 0);
         assert_ne!(id.counter, ClickBuffer::new("vm-2", 10).counter);
-        let mut seen: Vec<_> = rows
+        let mut observed: Vec<_> = rows
             .iter()
             .map(|row| (row.minute_ms, format!("{:?}", row.address), row.clicks))
             .collect();
-        seen.sort();
+        observed.sort();
         let some = |text: &str| format!("Some({text})");
         assert_eq!(
-            seen,
+            observed,
             [
                 (1_700_000_040_000, "None".into(), 1),
                 (1_700_000_040_000, some("1.2.3.4"), 2),
@@ -376,9 +376,9 @@ mod tests {
         }
         let rows = click_buffer.rows.values();
         assert!(rows.clone().all(|row| row.clicks == 3));
-        let mut seen: Vec<_> = rows.map(|row| row.minute_ms).collect();
-        seen.sort_unstable();
-        assert!(seen.into_iter().eq(minutes));
+        let mut observed: Vec<_> = rows.map(|row| row.minute_ms).collect();
+        observed.sort_unstable();
+        assert!(observed.into_iter().eq(minutes));
     }
 
     #[test]
@@ -426,10 +426,10 @@ mod tests {
         );
         assert_eq!(click_buffer.take_dropped(), 7 * BATCH_ROWS_MAX as u64);
         assert_eq!(click_buffer.take_dropped(), 0);
-        let kept: Vec<_> = batches(&mut click_buffer)
+        let retained: Vec<_> = batches(&mut click_buffer)
             .into_iter()
             .map(|(id, _)| id.sequence)
             .collect();
-        assert_eq!(kept, [7, 8, 9]);
+        assert_eq!(retained, [7, 8, 9]);
     }
 }

@@ -215,7 +215,7 @@ impl Domain {
 
     /// Whether targets and app links may have this scheme (in lower case), besides http and https.
     pub fn is_app_scheme(&self, scheme: &str) -> bool {
-        self.app_schemes.iter().any(|known| known == scheme)
+        self.app_schemes.iter().any(|existing| existing == scheme)
     }
 }
 
@@ -296,7 +296,7 @@ impl Domains {
     /// dot.
     pub fn by_host(&self, host: &str) -> Option<&Domain> {
         let name = name_of(host);
-        let is_name = |known: &String| known.eq_ignore_ascii_case(name);
+        let is_name = |existing: &String| existing.eq_ignore_ascii_case(name);
         self.iter().find(|domain| domain.hosts.iter().any(is_name))
     }
 

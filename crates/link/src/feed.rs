@@ -284,8 +284,8 @@ impl Links {
     pub fn take(&mut self, page: &Document<Page>, now_ms: u64) -> Result<(), DocumentRejection> {
         let progress = self.progress.after(page, now_ms)?;
         for entry in &page.body.links {
-            let known = self.entries.get(&entry.id).map(|known| known.seq);
-            if let Some(entry) = newer(known, entry) {
+            let existing = self.entries.get(&entry.id).map(|existing| existing.seq);
+            if let Some(entry) = newer(existing, entry) {
                 self.entries.insert(entry.id.clone(), entry.clone());
             }
         }

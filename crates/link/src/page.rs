@@ -7,7 +7,6 @@ use alloc::string::String;
 use weir_base::language::Language;
 use weir_text::Text;
 
-use super::agent;
 use super::answer::Reply;
 use super::record::Preview;
 
@@ -26,30 +25,30 @@ const APP_POLICY: &str = "default-src 'none'; script-src 'sha256-bCv0N+l3h64QMjs
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The text of a page for a link without a target.
+/// The texts of a page for a link without a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageMessage {
     status: u16,
-    title: &'static str,
-    text: &'static str,
+    title: Text,
+    message: Text,
 }
 
 pub(crate) const NOT_FOUND: PageMessage = PageMessage {
     status: 404,
-    title: "No such link",
-    text: "It may be mistyped or expired.",
+    title: weir_text::LINK_NOT_FOUND_TITLE,
+    message: weir_text::LINK_NOT_FOUND_MESSAGE,
 };
 
 pub(crate) const GONE: PageMessage = PageMessage {
     status: 410,
-    title: "This link has expired",
-    text: "It no longer leads anywhere.",
+    title: weir_text::LINK_GONE_TITLE,
+    message: weir_text::LINK_GONE_MESSAGE,
 };
 
 pub(crate) const UNAVAILABLE: PageMessage = PageMessage {
     status: 503,
-    title: "Please try again in a moment",
-    text: "We cannot look up this link right now.",
+    title: weir_text::LINK_UNAVAILABLE_TITLE,
+    message: weir_text::LINK_UNAVAILABLE_MESSAGE,
 };
 
 /// How the page that opens an app is shown.
@@ -62,41 +61,32 @@ pub struct PageOptions {
     pub language: Language,
 }
 
-/// The language of a page for a client: the one that it likes best if pages exist in it, otherwise English.
-pub(crate) fn language(accept_language: &[u8]) -> Language {
-    let preferred = agent::Language::preferred(accept_language);
-    let primary = preferred
-        .as_ref()
-        .and_then(|language| language.as_str().split('-').next());
-    let mut languages = Language::ALL.into_iter();
-    let found = languages.find(|language| Some(language.tag()) == primary);
-    found.unwrap_or_default()
-}
-
 impl PageMessage {
-    /// The HTTP response, with the domain's own page if it has one.
-    pub(crate) fn reply(self, own_page: Option<&str>) -> Reply<'_> {
-        let body = own_page.map_or_else(|| self.page().into(), Cow::Borrowed);
+    /// The HTTP response: the domain's own page, or else Weir's page in the client's language.
+    pub(crate) fn reply<'a>(self, own_page: Option<&'a str>, accept_language: &[u8]) -> Reply<'a> {
+        let weirs_page = || Cow::Owned(self.page(Language::accepted(accept_language)));
+        let body = own_page.map_or_else(weirs_page, Cow::Borrowed);
         page(self.status, body, PAGE_POLICY)
     }
 
-    fn page(self) -> String {
-        let Self { title, text, .. } = self;
-        let head = head("en", title);
-        format!("{head}<main><h1>{title}</h1><p>{text}</p></main>")
+    fn page(self, language: Language) -> String {
+        let [title, message] = [self.title, self.message].map(|text| text.get(language));
+        let head = head(language.tag(), title);
+        format!("{head}<main><h1>{title}</h1><p>{message}</p></main>")
     }
 }
 
 /// The page that opens the app at `url`, or links to `fallback`.
-pub(crate) fn app(url: &str, fallback: &str, shown: PageOptions) -> Reply<'static> {
+pub(crate) fn app(url: &str, fallback: &str, options: PageOptions) -> Reply<'static> {
     let (url, fallback) = (escaped(url), escaped(fallback));
-    let [title, hint, open, stay] = app_texts(shown.in_app).map(|text| text.get(shown.language));
+    let [title, hint, open, stay] =
+        app_texts(options.in_app).map(|text| text.get(options.language));
     // In another app's browser, the script would only show an error.
-    let script = match shown.in_app {
+    let script = match options.in_app {
         true => String::new(),
         false => format!("<script>{APP_SCRIPT}</script>"),
     };
-    let head = head(shown.language.tag(), title);
+    let head = head(options.language.tag(), title);
     let body = format!(
         "{head}<main><h1>{title}</h1><p>{hint}</p>\
          <a class=\"main\" id=\"app\" href=\"{url}\">{open}</a>\
@@ -190,36 +180,39 @@ mod tests {
     use base64::Engine;
     use sha2::{Digest, Sha256};
 
-    fn header<'a>(reply: &'a Reply<'_>, wanted: &str) -> &'a str {
+    fn header<'a>(reply: &'a Reply<'_>, expected: &str) -> &'a str {
         let mut headers = reply.headers.iter();
-        let found = headers.find(|(name, _)| *name == wanted);
+        let found = headers.find(|(name, _)| *name == expected);
         &found.unwrap().1
     }
 
     #[test]
     fn preview_page_contains_only_its_texts() {
-        let told = preview(&Preview {
+        let reply = preview(&Preview {
             title: "\"><script>alert('1')</script>".into(),
             text: "a & b".into(),
             image: String::new(),
         });
         let title = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;";
-        assert!(told.body.contains(&format!("<title>{title}</title>")));
+        assert!(reply.body.contains(&format!("<title>{title}</title>")));
         assert!(
-            told.body
+            reply
+                .body
                 .contains(&format!("property=\"og:title\" content=\"{title}\""))
         );
         assert!(
-            told.body
+            reply
+                .body
                 .contains("property=\"og:description\" content=\"a &amp; b\"")
         );
-        assert!(!told.body.contains("og:image") && !told.body.contains("<script"));
-        let told = preview(&Preview {
+        assert!(!reply.body.contains("og:image") && !reply.body.contains("<script"));
+        let reply = preview(&Preview {
             image: "https://i.example/a.png?b&c".into(),
             ..Preview::default()
         });
         assert!(
-            told.body
+            reply
+                .body
                 .contains("og:image\" content=\"https://i.example/a.png?b&amp;c\"")
         );
     }
@@ -252,8 +245,8 @@ mod tests {
     #[test]
     fn embedded_page_asks_for_browser_and_does_not_open_app() {
         let body = |in_app, language| {
-            let shown = PageOptions { in_app, language };
-            app("openapp://x", "https://t.example/", shown).body
+            let options = PageOptions { in_app, language };
+            app("openapp://x", "https://t.example/", options).body
         };
         assert!(body(false, Language::English).contains("<script>"));
         for (language, browser, tag) in [
@@ -275,7 +268,7 @@ mod tests {
     fn pages_forbid_caching_framing_and_custom_scripts() {
         let own = "<script>alert(1)</script>";
         let app = app("openapp://x", "https://t.example/", PageOptions::default());
-        for reply in [app, NOT_FOUND.reply(Some(own)), GONE.reply(None)] {
+        for reply in [app, NOT_FOUND.reply(Some(own), b""), GONE.reply(None, b"")] {
             assert_eq!(header(&reply, "cache-control"), "no-store");
             assert_eq!(header(&reply, "x-content-type-options"), "nosniff");
             let policy = header(&reply, "content-security-policy");
@@ -288,11 +281,51 @@ mod tests {
     #[test]
     fn domain_page_replaces_the_default_page() {
         for (notice, status) in [(NOT_FOUND, 404), (GONE, 410), (UNAVAILABLE, 503)] {
-            let own = notice.reply(Some("<p>x"));
+            let own = notice.reply(Some("<p>x"), b"de");
             assert_eq!((own.status, own.body.as_ref()), (status, "<p>x"));
-            let plain = notice.reply(None);
+            let plain = notice.reply(None, b"");
             assert_eq!(plain.status, status);
             assert!(plain.body.contains("<h1>"));
+        }
+    }
+
+    #[test]
+    fn page_without_target_uses_the_client_language() {
+        for (page, accepted, tag, title, message) in [
+            (
+                NOT_FOUND,
+                &b"fr"[..],
+                "en",
+                "No such link",
+                "It may be mistyped or expired.",
+            ),
+            (
+                NOT_FOUND,
+                b"de-CH,en;q=0.5",
+                "de",
+                "Diesen Link gibt es nicht",
+                "Vielleicht enthält die Adresse einen Tippfehler, oder der Link ist abgelaufen.",
+            ),
+            (
+                GONE,
+                b"fr,de;q=0.5",
+                "de",
+                "Dieser Link ist abgelaufen",
+                "Er führt zu keiner Seite mehr.",
+            ),
+            (
+                UNAVAILABLE,
+                b"zh-TW",
+                "zh",
+                "请稍后重试",
+                "暂时无法查询此链接。",
+            ),
+        ] {
+            let html = page.reply(None, accepted).body;
+            assert!(html.contains(&format!("<html lang=\"{tag}\">")), "{html}");
+            assert!(html.contains(&format!("<title>{title}</title>")), "{html}");
+            let main = format!("<h1>{title}</h1><p>{message}</p>");
+            assert!(html.contains(&main), "{html}");
         }
     }
 }

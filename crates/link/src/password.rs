@@ -86,7 +86,7 @@ mod tests {
             (b"de-AT,en;q=0.5", "Dieser Link ist geschützt"),
             (b"zh-TW", "此链接受密码保护"),
         ] {
-            let page = form_page(page::language(accepted), None);
+            let page = form_page(Language::accepted(accepted), None);
             assert_eq!(page.status, 200);
             assert!(page.body.contains(&format!("<h1>{title}</h1>")), "{page:?}");
             assert!(page.body.contains("<form method=\"post\">"), "{page:?}");

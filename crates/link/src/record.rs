@@ -268,7 +268,7 @@ impl Link {
 
     /// The record.
     pub fn encode(&self) -> Vec<u8> {
-        let shown = |number| if self.is_disabled { 0 } else { number };
+        let displayed = |number| if self.is_disabled { 0 } else { number };
         let held = |number| if self.is_disabled { number } else { 0 };
         let body = Body {
             target: self.target.clone(),
@@ -287,7 +287,11 @@ impl Link {
             held_life_ms: held(self.life_ms),
             held_max_clicks: held(self.max_clicks),
         };
-        let head = format!("{} {} ", shown(self.life_ms), shown(self.max_clicks));
+        let head = format!(
+            "{} {} ",
+            displayed(self.life_ms),
+            displayed(self.max_clicks)
+        );
         let mut record = head.into_bytes();
         // Strings, numbers and lists always serialize.
         record.extend(serde_json::to_vec(&body).unwrap_or_default());
@@ -306,7 +310,7 @@ impl Link {
         let (max_clicks, json) = number(rest).ok_or(RecordError::Head)?;
         let body: Body =
             serde_json::from_slice(json).map_err(|error| RecordError::Json(format!("{error}")))?;
-        let held = |shown, held| if body.is_disabled { held } else { shown };
+        let held = |displayed, held| if body.is_disabled { held } else { displayed };
         let link = Self {
             life_ms: held(life_ms, body.held_life_ms),
             max_clicks: held(max_clicks, body.held_max_clicks),

@@ -169,16 +169,16 @@ pub(crate) fn rule_for<'a>(link: &'a Link, agent: Agent, visit: &Visit<'_>) -> O
     let mut best = None;
     let mut best_suits = suits(core::slice::from_ref(&link.language), visit.accept_language);
     // The buckets of the preceding rules.
-    let mut taken = 0_u32;
+    let mut used = 0_u32;
     for rule in link.rules.iter().filter(|rule| rule.fits(agent, visit)) {
         let suits = suits(&rule.languages, visit.accept_language);
         if !rule.languages.is_empty() && suits.1 == 0 {
             continue;
         }
         if rule.percent > 0 {
-            let from = taken;
-            taken += u32::from(rule.percent);
-            if !(from..taken).contains(&u32::from(visit.point)) {
+            let from = used;
+            used += u32::from(rule.percent);
+            if !(from..used).contains(&u32::from(visit.point)) {
                 continue;
             }
         }
@@ -247,7 +247,8 @@ impl Parameter {
                 let mut halves = pair.splitn(2, |byte| *byte == b'=');
                 let name = halves.next().unwrap_or_default();
                 let value = halves.next().unwrap_or_default();
-                let has_value = |wanted: &String| decoded(value).as_ref() == wanted.as_bytes();
+                let has_value =
+                    |requested: &String| decoded(value).as_ref() == requested.as_bytes();
                 decoded(name).as_ref() == self.name.as_bytes()
                     && self.value.as_ref().is_none_or(has_value)
             })

@@ -181,12 +181,13 @@ impl Plan {
             Some(life_ms) => (in_life * DAY_MS / life_ms, in_day * life_ms / DAY_MS),
             None => (0, u128::MAX),
         };
-        let left = self.numbers_left(usage);
-        if left > 0 && (in_day == 0 || in_use <= u128::from(self.range)) {
+        let remaining = self.numbers_left(usage);
+        if remaining > 0 && (in_day == 0 || in_use <= u128::from(self.range)) {
             return DAYS_LEFT_MAX;
         }
         let net = in_day.saturating_sub(freed).max(1);
-        u64::try_from(u128::from(left) / net).map_or(DAYS_LEFT_MAX, |days| days.min(DAYS_LEFT_MAX))
+        u64::try_from(u128::from(remaining) / net)
+            .map_or(DAYS_LEFT_MAX, |days| days.min(DAYS_LEFT_MAX))
     }
 
     /// The counter's value if this is the last reserved segment.

@@ -92,17 +92,22 @@ fn home(address: &str) -> Reply<'_> {
     }
 }
 
-/// The answer to a link that does not exist.
-pub fn unknown(domain: Option<&Domain>) -> Reply<'_> {
-    page::NOT_FOUND.reply(domain.and_then(|domain| domain.not_found_page.as_deref()))
+/// The answer to a link that does not exist, for a client with this `Accept-Language`.
+pub fn unknown<'a>(domain: Option<&'a Domain>, accept_language: &[u8]) -> Reply<'a> {
+    let own_page = domain.and_then(|domain| domain.not_found_page.as_deref());
+    page::NOT_FOUND.reply(own_page, accept_language)
 }
 
 /// The response for an inactive link.
-pub(crate) fn ended_reply(domain: &Domain, why: InactiveReason) -> Reply<'_> {
+pub(crate) fn ended_reply<'a>(
+    domain: &'a Domain,
+    why: InactiveReason,
+    accept_language: &[u8],
+) -> Reply<'a> {
     match &domain.ended_target {
         // A disabled link redirects nowhere.
         Some(target) if why != InactiveReason::Disabled => redirect_reply(target),
-        _ => page::GONE.reply(domain.gone_page.as_deref()),
+        _ => page::GONE.reply(domain.gone_page.as_deref(), accept_language),
     }
 }
 
@@ -120,8 +125,13 @@ pub(crate) fn redirect_reply(target: &str) -> Reply<'_> {
 }
 
 /// The response during an outage, with the time until a retry, in seconds.
-pub fn unavailable(domain: &Domain, retry_after_s: u64) -> Reply<'_> {
-    let mut reply = page::UNAVAILABLE.reply(domain.unavailable_page.as_deref());
+pub fn unavailable<'a>(
+    domain: &'a Domain,
+    accept_language: &[u8],
+    retry_after_s: u64,
+) -> Reply<'a> {
+    let own_page = domain.unavailable_page.as_deref();
+    let mut reply = page::UNAVAILABLE.reply(own_page, accept_language);
     let retry_after = retry_after_s.to_string();
     reply.headers.push(("retry-after", retry_after.into()));
     reply
@@ -181,10 +191,10 @@ mod tests {
     #[test]
     fn domain_pages_cover_missing_links_and_retry_time() {
         let own = domain(r#","not_found_page":"<p>none","unavailable_page":"<p>later""#);
-        let none = unknown(Some(&own));
+        let none = unknown(Some(&own), b"de");
         assert_eq!((none.status, none.body.as_ref()), (404, "<p>none"));
-        assert!(unknown(None).body.contains("No such link"));
-        let later = unavailable(&own, 7);
+        assert!(unknown(None, b"").body.contains("No such link"));
+        let later = unavailable(&own, b"de", 7);
         assert_eq!((later.status, later.body.as_ref()), (503, "<p>later"));
         assert!(later.headers.contains(&("retry-after", "7".into())));
     }

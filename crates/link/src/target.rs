@@ -314,8 +314,8 @@ fn is_homograph(name: &str) -> bool {
     if !name.split('.').any(|label| label.starts_with("xn--")) {
         return false;
     }
-    let shown = url::quirks::domain_to_unicode(name);
-    shown.split('.').any(is_label_homograph)
+    let displayed = url::quirks::domain_to_unicode(name);
+    displayed.split('.').any(is_label_homograph)
 }
 
 pub(crate) fn is_label_homograph(label: &str) -> bool {

@@ -32,16 +32,16 @@ impl Log {
         let released = *shared.released.borrow();
         let written = *shared.written.borrow();
         let mut bytes = 0_u64;
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for (number, info) in shared.files().iter().rev() {
             bytes = bytes.saturating_add(info.len);
             let is_old = now_ms.saturating_sub(info.written_at_ms) >= retention.age_ms;
             let is_kept = !is_old && bytes <= retention.bytes_max;
             if *number < released.file && *number < written.file && !is_kept {
-                gone.push(*number);
+                removed.push(*number);
             }
         }
-        for number in gone {
+        for number in removed {
             let path = shared.folder.file(number);
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(&path)(error)),

@@ -74,7 +74,7 @@ async fn readers_resume_at_any_position_and_are_independent() {
 }
 
 #[tokio::test]
-async fn next_process_resumes_and_torn_tail_is_kept_aside() {
+async fn next_process_resumes_and_torn_tail_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..4 {
         let log = open(dir.path());
@@ -95,12 +95,12 @@ async fn next_process_resumes_and_torn_tail_is_kept_aside() {
         names(0..40),
         "whoever reads second finds the same"
     );
-    let kept = std::fs::read_dir(dir.path()).unwrap();
-    let kept = kept.filter(|file| {
+    let retained = std::fs::read_dir(dir.path()).unwrap();
+    let retained = retained.filter(|file| {
         let name = file.as_ref().unwrap().file_name();
         name.to_str().unwrap().ends_with(".damaged")
     });
-    assert_eq!(kept.count(), 4);
+    assert_eq!(retained.count(), 4);
 }
 
 #[tokio::test]
@@ -121,14 +121,18 @@ async fn only_released_files_are_deleted_by_age_and_size() {
     log.retain(keeps_all, 1_100).unwrap();
     assert_eq!(all(&log), names(0..100), "not old enough");
     log.retain(keeps_all, 2_020).unwrap();
-    let left = all(&log);
-    assert!(left.len() < 90 && left.len() >= 79, "{}", left.len());
+    let remaining = all(&log);
+    assert!(
+        remaining.len() < 90 && remaining.len() >= 79,
+        "{}",
+        remaining.len()
+    );
     let by_size = Retention {
         age_ms: u64::MAX,
         bytes_max: 1_800,
     };
     log.retain(by_size, 2_020).unwrap();
-    assert!(all(&log).len() < left.len());
+    assert!(all(&log).len() < remaining.len());
     log.retain(Retention::NONE, 2_020).unwrap();
     assert_eq!(read_from(&log, ends[&49]), names(50..100));
 }

@@ -21,11 +21,11 @@ const CAUSES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The cause, with the cluster's name. `said` is Envoy's message for the stream, if any.
-pub(crate) fn of(cluster: &str, said: Option<&str>) -> String {
-    let said = said.unwrap_or_default();
-    let known = CAUSES.iter().find(|(words, _)| said.contains(words));
-    match known {
+/// The cause, with the cluster's name. `message` is Envoy's message for the stream, if any.
+pub(crate) fn of(cluster: &str, message: Option<&str>) -> String {
+    let message = message.unwrap_or_default();
+    let existing = CAUSES.iter().find(|(words, _)| message.contains(words));
+    match existing {
         Some((_, cause)) => format!("cluster {cluster}: {cause}"),
         None => format!("cluster {cluster}"),
     }
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn envoy_error_text_reveals_the_missing_component() {
         let reset = "upstream connect error or disconnect/reset before headers. reset reason: ";
-        for (said, expected) in [
+        for (message, expected) in [
             (
                 "remote connection failure{upstream_reset_before_response_started{remote_connection_failure|immediate_connect_error:_Invalid_argument|remote_address:envoy://weir_redis/}}",
                 "its internal listener does not exist",
@@ -52,7 +52,7 @@ mod tests {
                 "not the bridge",
             ),
         ] {
-            let cause = of("weir_redis", Some(&format!("{reset}{said}")));
+            let cause = of("weir_redis", Some(&format!("{reset}{message}")));
             assert!(cause.starts_with("cluster weir_redis: "), "{cause}");
             assert!(cause.contains(expected), "{cause}");
         }

@@ -42,15 +42,15 @@ mod wasi {
     pub(super) fn environment() -> Option<Vec<Vec<u8>>> {
         let (mut count, mut size) = (0, 0);
         // SAFETY: both pointers are to live, aligned words, and the function writes nothing else.
-        let told = unsafe { environ_sizes_get(&raw mut count, &raw mut size) };
-        if told != SUCCESS {
+        let reply = unsafe { environ_sizes_get(&raw mut count, &raw mut size) };
+        if reply != SUCCESS {
             return None;
         }
         let mut pointers = vec![std::ptr::null_mut(); count];
         let mut text = vec![0; size];
         // SAFETY: the buffers have the sizes that the host has just returned; the environment of a VM does not change,
         // and no other code runs in this VM meanwhile.
-        let given = unsafe { environ_get(pointers.as_mut_ptr(), text.as_mut_ptr()) };
-        (given == SUCCESS).then(|| text.split(|&byte| byte == 0).map(Vec::from).collect())
+        let input = unsafe { environ_get(pointers.as_mut_ptr(), text.as_mut_ptr()) };
+        (input == SUCCESS).then(|| text.split(|&byte| byte == 0).map(Vec::from).collect())
     }
 }

@@ -8,7 +8,7 @@ use weir_engine::redis::{Reply, UnknownFailure, is_noscript};
 
 use crate::bridge::read_message;
 use crate::cause;
-use crate::said;
+use crate::logged_once;
 use crate::streams::Streams;
 
 /// The gRPC service and method of the streams. The bridge accepts any.
@@ -108,11 +108,11 @@ impl Link {
     /// Why a stream was closed. The host provides it only in the stream's callback.
     fn cause(&self, status: u32) -> String {
         // Only this status carries Envoy's own message. Others may come from a server, with arbitrary bytes.
-        let said = match status {
+        let message = match status {
             UNAVAILABLE => hostcalls::get_grpc_status().ok(),
             _ => None,
         };
-        cause::of(&self.cluster, said.and_then(|(_, text)| text).as_deref())
+        cause::of(&self.cluster, message.and_then(|(_, text)| text).as_deref())
     }
 
     /// Logs, once per process, that Redis has replied to `filter`.
@@ -120,7 +120,7 @@ impl Link {
         // Each VM checks the shared data once, not with each reply.
         let was_told = std::mem::replace(&mut self.has_answered, true);
         let cluster = &self.cluster;
-        if !was_told && said::is_new(&format!("{filter}.answers.{cluster}")) {
+        if !was_told && logged_once::is_new(&format!("{filter}.answers.{cluster}")) {
             log::info!("{filter}: Redis answers through cluster {cluster}");
         }
     }

@@ -14,8 +14,8 @@ pub struct HostMetrics {
 impl HostMetrics {
     /// Defines new metrics.
     pub fn define(&mut self, metrics: &Metrics) {
-        let known = self.counters.len();
-        let new = metrics.counters().skip(known);
+        let existing = self.counters.len();
+        let new = metrics.counters().skip(existing);
         self.counters.extend(new.map(define));
     }
 

@@ -102,7 +102,7 @@ mod imports {
         let status =
             unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, &raw mut data, &raw mut size) };
         // SAFETY: the function has just written both.
-        unsafe { taken(status, data, size) }
+        unsafe { take_buffer(status, data, size) }
     }
 
     pub(super) fn request_header(name: &str) -> Option<Vec<u8>> {
@@ -121,14 +121,14 @@ mod imports {
         let status =
             unsafe { proxy_get_property(path.as_ptr(), path_len, &raw mut data, &raw mut size) };
         // SAFETY: the function has just written both.
-        unsafe { taken(status, data, size) }
+        unsafe { take_buffer(status, data, size) }
     }
 
     /// Takes the host's data, if any. Allocates nothing for an empty value.
     ///
     /// # Safety
     /// The host must have written both `data` and `size`, or neither.
-    unsafe fn taken(status: u32, data: *mut u8, size: usize) -> Option<Vec<u8>> {
+    unsafe fn take_buffer(status: u32, data: *mut u8, size: usize) -> Option<Vec<u8>> {
         if status != OK {
             return None;
         }

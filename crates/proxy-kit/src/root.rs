@@ -14,7 +14,7 @@ use weir_engine::setup::{ConfiguredEngine, started};
 
 use crate::filter::Filter;
 use crate::host::{NO_CONFIGURATION, configuration};
-use crate::said;
+use crate::logged_once;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
@@ -82,7 +82,7 @@ impl<F: Filter> Root<F> {
 /// Logs the start, once per process and configuration.
 fn log_start<F: Filter>(json: &[u8], configured: &ConfiguredEngine<F::Engine>) {
     let name = F::Engine::NAME;
-    if !said::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
+    if !logged_once::is_new(&format!("{name}.configured.{}", stable_hash(json))) {
         return;
     }
     if json == NO_CONFIGURATION {

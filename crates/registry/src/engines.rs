@@ -273,7 +273,9 @@ pub fn later_metrics(filter: &Filter) -> Metrics {
 }
 
 fn found<T: Copy>(all: &[(&Filter, T)], filter: &Filter) -> Result<T, FieldError> {
-    let found = all.iter().find(|(known, _)| known.name == filter.name);
+    let found = all
+        .iter()
+        .find(|(existing, _)| existing.name == filter.name);
     let missing = || FieldError::new("", format!("{} has no engine in the registry", filter.name));
     found.map(|(_, of)| *of).ok_or_else(missing)
 }
@@ -308,9 +310,9 @@ mod tests {
 
     #[test]
     fn each_filter_has_an_engine() {
-        let known: Vec<_> = READERS.iter().map(|(filter, _)| filter.name).collect();
+        let existing: Vec<_> = READERS.iter().map(|(filter, _)| filter.name).collect();
         let listed: Vec<_> = FILTERS.iter().map(|filter| filter.name).collect();
-        assert_eq!(known, listed);
+        assert_eq!(existing, listed);
     }
 
     #[test]

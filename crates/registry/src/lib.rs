@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn filters_are_found_by_module_and_by_name() {
         for filter in FILTERS {
-            let known = Some(filter);
-            assert_eq!(Filter::of_module(filter.name), known);
-            assert_eq!(Filter::of_envoy_name(filter.envoy_name), known);
+            let existing = Some(filter);
+            assert_eq!(Filter::of_module(filter.name), existing);
+            assert_eq!(Filter::of_envoy_name(filter.envoy_name), existing);
         }
         assert_eq!(Filter::of_module("ratelimit-headers"), Some(&LIMITER));
         assert_eq!(Filter::of_module("redis-bridge"), None);

@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn draw_order_maps_back_to_every_place(base in 0..1_000_000_u64, count in 1..2_000_000_u64, at: u64, byte: u8) {
+        fn draw_order_maps_back_to_every_position(base in 0..1_000_000_u64, count in 1..2_000_000_u64, at: u64, byte: u8) {
             let draw = draw(base, base + count, byte);
             let place = base + 1 + at % count;
             let order = draw.order(place);

@@ -33,7 +33,7 @@ struct Window {
     /// The last one.
     to: u64,
     /// How many of them have not been claimed.
-    left: u64,
+    remaining: u64,
 }
 
 /// A called visitor who waits for capacity.
@@ -62,7 +62,7 @@ pub struct Model {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    seen: RoomState,
+    observed: RoomState,
     settles_ms: u64,
     credit: u64,
     credit_ms: u64,
@@ -88,7 +88,7 @@ pub struct CallContext {
     /// The settings, in case Redis has none.
     pub setting: Setting,
     /// The caller's state of the room.
-    pub seen: RoomState,
+    pub observed: RoomState,
     /// When the call was made, by the clock of Redis as the caller estimates it; 0 if unknown.
     pub asked_ms: u64,
 }
@@ -133,7 +133,7 @@ impl Model {
     pub fn forget_holds(&mut self) {
         self.holds.clear();
         if let Some(state) = &mut self.state {
-            state.seen.floor = state.lapsed;
+            state.observed.floor = state.lapsed;
         }
     }
 
@@ -147,8 +147,8 @@ impl Model {
     }
 
     /// `room_tick.lua`: advances the time and renews these sessions.
-    pub fn tick(&mut self, now_ms: u64, brought: &CallContext, renewed: &[Renewal]) -> Snapshot {
-        let mut turn = RunningCall::begin(self, now_ms, brought);
+    pub fn tick(&mut self, now_ms: u64, context: &CallContext, renewed: &[Renewal]) -> Snapshot {
+        let mut turn = RunningCall::begin(self, now_ms, context);
         for renewal in renewed {
             turn.renew(*renewal);
         }
@@ -160,23 +160,23 @@ impl Model {
     pub fn ask(
         &mut self,
         now_ms: u64,
-        brought: &CallContext,
+        context: &CallContext,
         asks: &[VisitorRequest],
     ) -> (Snapshot, Vec<(Status, u64)>) {
-        let mut turn = RunningCall::begin(self, now_ms, brought);
-        let before = turn.state.seen.seq;
-        let mut told: Vec<_> = asks.iter().map(|ask| turn.ask(ask)).collect();
+        let mut turn = RunningCall::begin(self, now_ms, context);
+        let before = turn.state.observed.seq;
+        let mut replies: Vec<_> = asks.iter().map(|ask| turn.ask(ask)).collect();
         turn.call();
-        for ((status, place), ask) in told.iter_mut().zip(asks) {
+        for ((status, place), ask) in replies.iter_mut().zip(asks) {
             let is_new = *status == Status::Waiting && *place > before;
-            if is_new && !turn.is_lobby() && *place <= turn.state.seen.head {
+            if is_new && !turn.is_lobby() && *place <= turn.state.observed.head {
                 if !turn.model.inside.contains_key(&ask.visitor) {
                     turn.enter(ask, *place);
                 }
                 *status = Status::Inside;
             }
         }
-        (turn.end(), told)
+        (turn.end(), replies)
     }
 
     /// Entries in the last minute, as `room_look.lua` returns them.
@@ -193,8 +193,8 @@ impl Model {
 }
 
 impl<'a> RunningCall<'a> {
-    fn begin(model: &'a mut Model, now_ms: u64, brought: &CallContext) -> Self {
-        let terms = brought.terms;
+    fn begin(model: &'a mut Model, now_ms: u64, context: &CallContext) -> Self {
+        let terms = context.terms;
         let fresh = || State {
             settles_ms: now_ms + SETTLE_MS,
             credit_ms: now_ms,
@@ -204,11 +204,11 @@ impl<'a> RunningCall<'a> {
         };
         let mut turn = Self {
             state: model.state.take().unwrap_or_else(fresh),
-            setting: model.setting.unwrap_or(brought.setting),
+            setting: model.setting.unwrap_or(context.setting),
             model,
             terms,
             now_ms,
-            is_late: brought.asked_ms > 0 && now_ms.saturating_sub(brought.asked_ms) > LATE_MS,
+            is_late: context.asked_ms > 0 && now_ms.saturating_sub(context.asked_ms) > LATE_MS,
         };
         turn.model.inside.retain(|_, until_ms| *until_ms > now_ms);
         let elapsed_ms = now_ms.saturating_sub(turn.state.credit_ms);
@@ -220,10 +220,10 @@ impl<'a> RunningCall<'a> {
         turn.state.settles_ms = turn.state.settles_ms.saturating_sub(back_ms);
         turn.state.ghosts_ms = turn.state.ghosts_ms.saturating_sub(back_ms);
         turn.recover_holds();
-        turn.merge(&brought.seen);
+        turn.merge(&context.observed);
         turn.lapse();
         turn.raise_floor();
-        turn.prepare_opening(&brought.seen);
+        turn.prepare_opening(&context.observed);
         turn.accrue();
         turn
     }
@@ -231,40 +231,58 @@ impl<'a> RunningCall<'a> {
     /// Redis has lost the holds: their visitors get another claim period.
     fn recover_holds(&mut self) {
         let state = &mut self.state;
-        if self.model.holds.is_empty() && state.seen.floor < state.lapsed {
-            let (at_ms, to, left) = (state.clock_ms, state.lapsed, 0);
-            state.windows.insert(0, Window { at_ms, to, left });
-            state.lapsed = state.seen.floor;
+        if self.model.holds.is_empty() && state.observed.floor < state.lapsed {
+            let (at_ms, to, remaining) = (state.clock_ms, state.lapsed, 0);
+            state.windows.insert(
+                0,
+                Window {
+                    at_ms,
+                    to,
+                    remaining,
+                },
+            );
+            state.lapsed = state.observed.floor;
         }
     }
 
-    fn merge(&mut self, seen: &RoomState) {
+    fn merge(&mut self, observed: &RoomState) {
         let now_ms = self.now_ms;
         let state = &mut self.state;
-        state.seen.floor = state.seen.floor.max(seen.floor);
-        state.lapsed = state.lapsed.max(state.seen.floor);
-        if seen.head > state.seen.head {
-            state.seen.head = seen.head;
-            let (at_ms, to, left) = (state.clock_ms, seen.head, 0);
-            state.windows.push(Window { at_ms, to, left });
+        state.observed.floor = state.observed.floor.max(observed.floor);
+        state.lapsed = state.lapsed.max(state.observed.floor);
+        if observed.head > state.observed.head {
+            state.observed.head = observed.head;
+            let (at_ms, to, remaining) = (state.clock_ms, observed.head, 0);
+            state.windows.push(Window {
+                at_ms,
+                to,
+                remaining,
+            });
         }
-        let unknown = seen.called.saturating_sub(self.called());
+        let unknown = observed.called.saturating_sub(self.called());
         let is_settling = self.is_settling();
         let state = &mut self.state;
         if let Some(last) = state.windows.last_mut().filter(|_| is_settling) {
-            last.left += unknown;
+            last.remaining += unknown;
         }
-        state.seen.seq = state.seen.seq.max(seen.seq).max(state.seen.head);
-        if seen.drew > state.seen.drew {
-            (state.seen.drew, state.seen.base, state.seen.drawn) =
-                (seen.drew, seen.base, seen.drawn);
-            state.opening = seen.drew;
+        state.observed.seq = state
+            .observed
+            .seq
+            .max(observed.seq)
+            .max(state.observed.head);
+        if observed.drew > state.observed.drew {
+            (
+                state.observed.drew,
+                state.observed.base,
+                state.observed.drawn,
+            ) = (observed.drew, observed.base, observed.drawn);
+            state.opening = observed.drew;
         }
         if now_ms >= state.ghosts_ms {
             state.ghosts = 0;
         } else if now_ms < state.settles_ms {
-            let known = self.model.inside.len() as u64;
-            state.ghosts = state.ghosts.max(seen.inside.saturating_sub(known));
+            let existing = self.model.inside.len() as u64;
+            state.ghosts = state.ghosts.max(observed.inside.saturating_sub(existing));
         }
     }
 
@@ -294,7 +312,7 @@ impl<'a> RunningCall<'a> {
         let over: Vec<_> = self.state.windows.drain(..count).collect();
         for window in over {
             let holding = self.holding(self.state.lapsed + 1, window.to);
-            self.state.missed += window.left.saturating_sub(holding);
+            self.state.missed += window.remaining.saturating_sub(holding);
             self.state.lapsed = self.state.lapsed.max(window.to);
         }
     }
@@ -308,28 +326,28 @@ impl<'a> RunningCall<'a> {
             .min();
         let lapsed = self.state.lapsed;
         let floor = first.map_or(lapsed, |first| lapsed.min(first));
-        self.state.seen.floor = self.state.seen.floor.max(floor);
+        self.state.observed.floor = self.state.observed.floor.max(floor);
     }
 
     /// Prepares a new opening. It takes effect after all visitors of the last draw have passed, and draws all who wait.
     /// An opening before the last draw is already done.
-    fn prepare_opening(&mut self, seen: &RoomState) {
+    fn prepare_opening(&mut self, observed: &RoomState) {
         let state = &mut self.state;
-        if let Some(opening) = state.seen.next_opening(self.setting.opens_at_ms) {
+        if let Some(opening) = state.observed.next_opening(self.setting.opens_at_ms) {
             state.opening = opening;
         }
-        let has_none = state.opening > 0 && state.seen.seed_of != state.opening;
-        if has_none && seen.seed_of == state.opening {
-            (state.seen.seed_of, state.seen.seed) = (seen.seed_of, seen.seed);
+        let has_none = state.opening > 0 && state.observed.seed_of != state.opening;
+        if has_none && observed.seed_of == state.opening {
+            (state.observed.seed_of, state.observed.seed) = (observed.seed_of, observed.seed);
         }
         let is_due = state.opening > 0
-            && state.seen.drew != state.opening
+            && state.observed.drew != state.opening
             && state.opening <= self.now_ms
-            && state.seen.seed_of == state.opening
+            && state.observed.seed_of == state.opening
             && self.now_ms >= state.settles_ms;
         if is_due {
-            state.seen.drew = state.opening;
-            (state.seen.base, state.seen.drawn) = (state.seen.head, state.seen.seq);
+            state.observed.drew = state.opening;
+            (state.observed.base, state.observed.drawn) = (state.observed.head, state.observed.seq);
         }
     }
 
@@ -347,7 +365,7 @@ impl<'a> RunningCall<'a> {
     }
 
     fn is_lobby(&self) -> bool {
-        self.state.opening > 0 && self.state.seen.drew != self.state.opening
+        self.state.opening > 0 && self.state.observed.drew != self.state.opening
     }
 
     fn inside(&self) -> u64 {
@@ -355,8 +373,8 @@ impl<'a> RunningCall<'a> {
     }
 
     fn called(&self) -> u64 {
-        let left = self.state.windows.iter().map(|window| window.left);
-        left.sum::<u64>() + self.holding(1, self.state.lapsed)
+        let remaining = self.state.windows.iter().map(|window| window.remaining);
+        remaining.sum::<u64>() + self.holding(1, self.state.lapsed)
     }
 
     fn renew(&mut self, renewal: Renewal) {
@@ -383,13 +401,13 @@ impl<'a> RunningCall<'a> {
     /// Calls the positions that rate and capacity allow.
     fn call(&mut self) {
         let is_held = self.is_settling() || self.is_lobby() || !self.setting.mode.calls();
-        let mut count = self.state.seen.seq - self.state.seen.head;
+        let mut count = self.state.observed.seq - self.state.observed.head;
         if self.setting.per_minute > 0 {
             count = count.min(self.state.credit / ENTRY_COST);
         }
         if self.setting.active_max > 0 {
-            let taken = self.inside() + self.called();
-            count = count.min(self.setting.active_max.saturating_sub(taken));
+            let accepted = self.inside() + self.called();
+            count = count.min(self.setting.active_max.saturating_sub(accepted));
         }
         if is_held || count == 0 {
             return;
@@ -397,17 +415,21 @@ impl<'a> RunningCall<'a> {
         if self.setting.per_minute > 0 {
             self.state.credit -= count * ENTRY_COST;
         }
-        self.state.seen.head += count;
-        let (at_ms, window_ms, to) = (self.state.clock_ms, self.window_ms(), self.state.seen.head);
+        self.state.observed.head += count;
+        let (at_ms, window_ms, to) = (
+            self.state.clock_ms,
+            self.window_ms(),
+            self.state.observed.head,
+        );
         match self.state.windows.last_mut() {
             Some(last) if at_ms < last.at_ms + window_ms => {
                 last.to = to;
-                last.left += count;
+                last.remaining += count;
             }
             _ => self.state.windows.push(Window {
                 at_ms,
                 to,
-                left: count,
+                remaining: count,
             }),
         }
     }
@@ -418,20 +440,20 @@ impl<'a> RunningCall<'a> {
             *ends_ms = until_ms;
             return (Status::Inside, ask.place);
         }
-        let known = self.model.places.get(&ask.visitor).copied().unwrap_or(0);
+        let existing = self.model.places.get(&ask.visitor).copied().unwrap_or(0);
         if ask.place == 0 {
-            return self.give(ask, known);
+            return self.give(ask, existing);
         }
-        if ask.order > self.state.seen.head || self.is_lobby() {
+        if ask.order > self.state.observed.head || self.is_lobby() {
             return (Status::Waiting, ask.place);
         }
-        let is_used = known < 0 && known.unsigned_abs() > self.state.seen.floor;
+        let is_used = existing < 0 && existing.unsigned_abs() > self.state.observed.floor;
         let hold = self.model.holds.get(&ask.visitor);
         let is_held = hold.is_some_and(|hold| hold.order == ask.order);
         if (ask.order <= self.state.lapsed && !is_held) || is_used {
             // A repeated request: the first reply may have been lost.
-            let is_same = i64::try_from(ask.place) == Ok(known);
-            return self.give(ask, if is_same { 0 } else { known });
+            let is_same = i64::try_from(ask.place) == Ok(existing);
+            return self.give(ask, if is_same { 0 } else { existing });
         }
         if self.is_settling() {
             return (Status::Hold, ask.place);
@@ -457,7 +479,7 @@ impl<'a> RunningCall<'a> {
                 ahead += self.holding(last + 1, order.saturating_sub(1));
                 break;
             }
-            ahead += window.left.max(self.holding(last + 1, window.to));
+            ahead += window.remaining.max(self.holding(last + 1, window.to));
             last = window.to;
         }
         self.setting.active_max.saturating_sub(self.inside()) > ahead
@@ -479,7 +501,7 @@ impl<'a> RunningCall<'a> {
             let holding = self.holding(last + 1, to);
             if let Some(window) = self.state.windows.get_mut(at).filter(|_| to >= ask.order) {
                 // After data loss, the number of called positions is unknown.
-                window.left = window.left.max(holding);
+                window.remaining = window.remaining.max(holding);
                 return;
             }
             last = to;
@@ -488,7 +510,7 @@ impl<'a> RunningCall<'a> {
 
     /// Whether a position may still be called or claimed.
     fn is_open(&self, place: u64) -> bool {
-        let RoomState { base, drawn, .. } = self.state.seen;
+        let RoomState { base, drawn, .. } = self.state.observed;
         let lapsed = self.state.lapsed;
         match place > base && place <= drawn {
             true => lapsed < drawn,
@@ -496,8 +518,8 @@ impl<'a> RunningCall<'a> {
         }
     }
 
-    fn give(&mut self, ask: &VisitorRequest, known: i64) -> (Status, u64) {
-        let place = u64::try_from(known).unwrap_or(0);
+    fn give(&mut self, ask: &VisitorRequest, existing: i64) -> (Status, u64) {
+        let place = u64::try_from(existing).unwrap_or(0);
         let is_held = self.model.holds.contains_key(&ask.visitor);
         if place > 0 && (is_held || self.is_open(place)) {
             return (Status::Waiting, place);
@@ -508,18 +530,18 @@ impl<'a> RunningCall<'a> {
         if !self.setting.mode.takes_newcomers() {
             return (Status::Closed, 0);
         }
-        let waiting = self.state.seen.seq - self.state.seen.head;
+        let waiting = self.state.observed.seq - self.state.observed.head;
         if self.terms.queue_max > 0 && waiting >= self.terms.queue_max {
             return (Status::Full, 0);
         }
         if !self.charge(ask.address) {
             return (Status::Address, 0);
         }
-        self.state.seen.seq += 1;
+        self.state.observed.seq += 1;
         self.state.joined += 1;
-        let place = self.state.seen.seq;
-        let kept = i64::try_from(place).unwrap_or(i64::MAX);
-        self.model.places.insert(ask.visitor, kept);
+        let place = self.state.observed.seq;
+        let retained = i64::try_from(place).unwrap_or(i64::MAX);
+        self.model.places.insert(ask.visitor, retained);
         (Status::Waiting, place)
     }
 
@@ -545,7 +567,7 @@ impl<'a> RunningCall<'a> {
         let has_lapsed = order <= self.state.lapsed;
         let mut windows = self.state.windows.iter_mut();
         if let Some(window) = windows.find(|window| !has_lapsed && window.to >= order) {
-            window.left = window.left.saturating_sub(1);
+            window.remaining = window.remaining.saturating_sub(1);
         }
     }
 
@@ -559,7 +581,7 @@ impl<'a> RunningCall<'a> {
         self.model.inside.insert(ask.visitor, until_ms);
         self.take_up(ask.visitor, order);
         self.count_entry();
-        let from_ms = ask.joined_ms.max(self.state.seen.drew);
+        let from_ms = ask.joined_ms.max(self.state.observed.drew);
         let class = wait_class(self.now_ms.saturating_sub(from_ms));
         if let Some(count) = self.model.waits.get_mut(class) {
             *count += 1;
@@ -569,10 +591,10 @@ impl<'a> RunningCall<'a> {
     fn end(mut self) -> Snapshot {
         self.raise_floor();
         let snapshot = Snapshot {
-            seen: RoomState {
+            observed: RoomState {
                 inside: self.inside(),
                 called: self.called(),
-                ..self.state.seen
+                ..self.state.observed
             },
             is_settling: self.is_settling(),
             is_lobby: self.is_lobby(),

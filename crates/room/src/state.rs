@@ -88,7 +88,7 @@ pub struct RoomState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The shared state.
-    pub seen: RoomState,
+    pub observed: RoomState,
     /// Whether Redis had lost the room and waits for the gateways' state.
     pub is_settling: bool,
     /// Whether the room is in its pre-queue phase.
@@ -238,14 +238,14 @@ mod tests {
 
     #[test]
     fn merged_counters_never_decrease_except_visitors_inside() {
-        let mut seen = RoomState {
+        let mut state = RoomState {
             seq: 10,
             head: 5,
             floor: 2,
             inside: 3,
             ..RoomState::default()
         };
-        seen.merge(&RoomState {
+        state.merge(&RoomState {
             seq: 4,
             head: 6,
             floor: 1,
@@ -258,35 +258,35 @@ mod tests {
             called: 1,
         });
         assert_eq!(
-            (seen.seq, seen.head, seen.floor, seen.inside),
+            (state.seq, state.head, state.floor, state.inside),
             (10, 6, 2, 1)
         );
-        assert!(seen.draw().is_some());
-        seen.merge(&RoomState::default());
-        assert!(seen.draw().is_some(), "nobody forgets a draw");
+        assert!(state.draw().is_some());
+        state.merge(&RoomState::default());
+        assert!(state.draw().is_some(), "nobody forgets a draw");
     }
 
     #[test]
     fn opening_is_movable_until_drawn_and_never_before_the_last() {
-        let mut seen = RoomState {
+        let mut state = RoomState {
             seed_of: 9,
             seed: Some(Seed::from_bytes([1; 32])),
             ..RoomState::default()
         };
-        assert_eq!(seen.next_opening(5), Some(5));
+        assert_eq!(state.next_opening(5), Some(5));
         let earlier = RoomState {
             seed_of: 5,
             seed: Some(Seed::from_bytes([2; 32])),
             ..RoomState::default()
         };
-        seen.apply_latest(&earlier);
-        assert_eq!((seen.seed_of, seen.seed), (5, earlier.seed));
-        seen.apply_latest(&RoomState::default());
-        assert_eq!(seen.seed_of, 5, "Redis has lost it");
-        (seen.drew, seen.drawn) = (5, 3);
-        assert_eq!(seen.next_opening(7), None, "some have not passed");
-        seen.floor = 3;
-        let next = [0, 4, 7].map(|opens_at_ms| seen.next_opening(opens_at_ms));
+        state.apply_latest(&earlier);
+        assert_eq!((state.seed_of, state.seed), (5, earlier.seed));
+        state.apply_latest(&RoomState::default());
+        assert_eq!(state.seed_of, 5, "Redis has lost it");
+        (state.drew, state.drawn) = (5, 3);
+        assert_eq!(state.next_opening(7), None, "some have not passed");
+        state.floor = 3;
+        let next = [0, 4, 7].map(|opens_at_ms| state.next_opening(opens_at_ms));
         assert_eq!(next, [Some(0), Some(5), Some(7)]);
     }
 

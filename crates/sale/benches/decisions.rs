@@ -53,17 +53,17 @@ fn admission(criterion: &mut Criterion) {
     };
     let catalogue = catalogue.checked().unwrap();
     let mut memory = SoldOutMemory::default();
-    let gone = SaleId::new("sale-50").unwrap();
+    let removed = SaleId::new("sale-50").unwrap();
     let nothing = ShardProbe {
         stock: Some(0),
         epoch: 0,
         open_claims: 0,
         moving: 0,
     };
-    memory.learn_probe(&gone, &[nothing; SHARDS as usize]);
+    memory.learn_probe(&removed, &[nothing; SHARDS as usize]);
     let user = user();
-    for (what, name) in [("admit, open", "sale-7"), ("admit, sold out", "sale-50")] {
-        criterion.bench_function(what, |bencher| {
+    for (subject, name) in [("admit, open", "sale-7"), ("admit, sold out", "sale-50")] {
+        criterion.bench_function(subject, |bencher| {
             bencher.iter(|| {
                 let sale = catalogue.find(black_box(name.as_bytes())).unwrap();
                 admit(SaleState::Open, sale, black_box(&user), &memory, NOW_MS)

@@ -274,8 +274,8 @@ mod tests {
             epoch: 1,
             open_claims: 0,
         };
-        for told in [Verdict::SoldOut, Verdict::AllReserved] {
-            assert_eq!(verdict(empty, Some(told), 0), Some(told));
+        for response in [Verdict::SoldOut, Verdict::AllReserved] {
+            assert_eq!(verdict(empty, Some(response), 0), Some(response));
         }
         assert_eq!(verdict(empty, None, 0), None);
         assert_eq!(
@@ -299,19 +299,19 @@ mod tests {
     fn keyed_attempt_reaches_shard_when_sold_out_or_ended() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
         let at = |sale: &Sale, now_ms| admit_attempt(sale.state, sale, &user, now_ms);
-        let asked = |admission| match admission {
+        let requested = |admission| match admission {
             Admission::Claim { shard, checks } => Ok((shard, checks.drain)),
             Admission::Reject(rejection) => Err(rejection.verdict),
             Admission::Empty => panic!("memory was asked"),
         };
         let home = home_shard(&user, 4);
-        assert_eq!(asked(at(&sale, 1_500)), Ok((home, false)));
-        assert_eq!(asked(at(&sale, 2_000)), Ok((home, true)));
-        assert_eq!(asked(at(&sale, 400)), Err(Verdict::NotStarted));
+        assert_eq!(requested(at(&sale, 1_500)), Ok((home, false)));
+        assert_eq!(requested(at(&sale, 2_000)), Ok((home, true)));
+        assert_eq!(requested(at(&sale, 400)), Err(Verdict::NotStarted));
         sale.paused = true;
-        assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Paused));
+        assert_eq!(requested(at(&sale, 1_500)), Err(Verdict::Paused));
         sale.state = SaleState::Closed;
-        assert_eq!(asked(at(&sale, 1_500)), Err(Verdict::Closed));
+        assert_eq!(requested(at(&sale, 1_500)), Err(Verdict::Closed));
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn shard_checks_follow_from_switch_and_degradations() {
         let (mut sale, user) = (sale("s"), UserId::new("u").unwrap());
-        let asked = |switch, sale: &Sale| match admit(
+        let requested = |switch, sale: &Sale| match admit(
             switch,
             sale,
             &user,
@@ -353,14 +353,14 @@ mod tests {
             Admission::Claim { checks, .. } => (checks.blocked, checks.reserved, checks.drain),
             other => panic!("{other:?}"),
         };
-        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
-        assert_eq!(asked(SaleState::Shadow, &sale), (true, false, false));
+        assert_eq!(requested(SaleState::Open, &sale), (true, false, false));
+        assert_eq!(requested(SaleState::Shadow, &sale), (true, false, false));
         sale.reservation = true;
-        assert_eq!(asked(SaleState::Drain, &sale), (true, true, true));
+        assert_eq!(requested(SaleState::Drain, &sale), (true, true, true));
         sale.degrade.skip_reservation = true;
-        assert_eq!(asked(SaleState::Open, &sale), (true, false, false));
+        assert_eq!(requested(SaleState::Open, &sale), (true, false, false));
         sale.degrade.skip_risk = true;
-        assert_eq!(asked(SaleState::Open, &sale), (false, false, false));
+        assert_eq!(requested(SaleState::Open, &sale), (false, false, false));
     }
 
     #[test]

@@ -300,7 +300,7 @@ mod tests {
         (SaleId::new(sale).unwrap(), UserId::new(user).unwrap())
     }
 
-    fn asked() -> String {
+    fn new_challenge() -> String {
         let (sale, user) = names("s", "alice;x");
         ask(&ring(&[("k1", 7)]), &sale, &user, BITS_MIN, NOW_MS)
     }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn solution_is_valid_for_its_user_and_sale_until_it_expires() {
-        let solution = solve(&asked(), BITS_MIN);
+        let solution = solve(&new_challenge(), BITS_MIN);
         let solved = check_at(&solution, NOW_MS).unwrap();
         assert_eq!(solved.expires_at_ms, NOW_MS + VALID_MS);
         assert_eq!(check_at(&solution, NOW_MS + VALID_MS - 1), Ok(solved));
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn unsolved_or_foreign_challenge_is_rejected() {
-        let challenge = asked();
+        let challenge = new_challenge();
         let unsolved = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))
             .find(|text| zero_bits(&Sha256::digest(text)) < u32::from(BITS_MIN));
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn solutions_of_one_challenge_share_an_identifier() {
-        let challenge = asked();
+        let challenge = new_challenge();
         let mut solutions = (0_u64..)
             .map(|counter| format!("{challenge}:{counter}"))
             .filter_map(|text| check_at(&text, NOW_MS).ok());
@@ -469,7 +469,7 @@ mod tests {
 
         #[test]
         fn solution_with_one_changed_byte_is_rejected(at in 0_usize..140, byte: u8) {
-            let solution = solve(&asked(), BITS_MIN);
+            let solution = solve(&new_challenge(), BITS_MIN);
             let mut changed = solution.clone().into_bytes();
             let at = at % changed.len();
             let was = core::mem::replace(&mut changed[at], byte);

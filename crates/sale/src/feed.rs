@@ -54,8 +54,8 @@ impl SaleListCache {
     pub fn take(&mut self, list: Document<SaleList>, now_ms: u64) -> Result<(), DocumentRejection> {
         check_time(list.at_ms, now_ms)?;
         let order = |list: &Document<SaleList>| (list.body.catalogue.version, list.at_ms);
-        if let Some(known) = &self.0
-            && order(&list) <= order(known)
+        if let Some(existing) = &self.0
+            && order(&list) <= order(existing)
         {
             return Err(DocumentRejection::Older);
         }
@@ -89,48 +89,48 @@ mod tests {
         Document { at_ms, body }
     }
 
-    fn version(known: &SaleListCache, now_ms: u64) -> Option<u64> {
-        known.current(now_ms).map(|list| list.catalogue.version)
+    fn version(cache: &SaleListCache, now_ms: u64) -> Option<u64> {
+        cache.current(now_ms).map(|list| list.catalogue.version)
     }
 
     #[test]
     fn sale_list_is_valid_for_a_while_and_older_ones_are_ignored() {
-        let mut known = SaleListCache::default();
-        assert_eq!(version(&known, 0), None);
-        known.take(list(2, 10_000), 10_000).unwrap();
-        assert_eq!(version(&known, 15_000), Some(2));
-        assert_eq!(version(&known, 15_001), None);
+        let mut cache = SaleListCache::default();
+        assert_eq!(version(&cache, 0), None);
+        cache.take(list(2, 10_000), 10_000).unwrap();
+        assert_eq!(version(&cache, 15_000), Some(2));
+        assert_eq!(version(&cache, 15_001), None);
         for older in [list(1, 20_000), list(2, 10_000), list(2, 9_999)] {
-            assert_eq!(known.take(older, 20_000), Err(DocumentRejection::Older));
+            assert_eq!(cache.take(older, 20_000), Err(DocumentRejection::Older));
         }
-        known.take(list(2, 20_000), 20_000).unwrap();
-        assert_eq!(version(&known, 20_000), Some(2));
+        cache.take(list(2, 20_000), 20_000).unwrap();
+        assert_eq!(version(&cache, 20_000), Some(2));
         assert_eq!(
-            known.take(list(3, 30_000), 20_000),
+            cache.take(list(3, 30_000), 20_000),
             Err(DocumentRejection::Future)
         );
-        assert_eq!(version(&known, 4_000), None, "the clock was set back");
+        assert_eq!(version(&cache, 4_000), None, "the clock was set back");
     }
 
     #[test]
     fn sale_list_freshness_is_capped_at_the_maximum() {
-        let mut known = SaleListCache::default();
+        let mut cache = SaleListCache::default();
         let mut long = list(1, 0);
         long.body.fresh_ms = u64::MAX;
-        known.take(long, 0).unwrap();
-        assert_eq!(version(&known, FRESH_MS_MAX), Some(1));
-        assert_eq!(version(&known, FRESH_MS_MAX + 1), None);
+        cache.take(long, 0).unwrap();
+        assert_eq!(version(&cache, FRESH_MS_MAX), Some(1));
+        assert_eq!(version(&cache, FRESH_MS_MAX + 1), None);
     }
 
     proptest! {
         /// Lists in any order, with repetitions, never replace a newer list by an older one.
         #[test]
         fn older_sale_list_never_replaces_a_newer_one(lists in prop::collection::vec((0_u64..5, 0_u64..5), 0..30)) {
-            let mut known = SaleListCache::default();
+            let mut cache = SaleListCache::default();
             let mut last = 0;
             for (number, at_ms) in lists {
-                let _ = known.take(list(number, at_ms), 5);
-                if let Some(version) = version(&known, 5) {
+                let _ = cache.take(list(number, at_ms), 5);
+                if let Some(version) = version(&cache, 5) {
                     prop_assert!(version >= last);
                     last = version;
                 }

@@ -15,20 +15,20 @@ use crate::ledger::Audit;
 /// // Two orders were made, and one of them was cancelled.
 /// assert_eq!(weir_sale::mark::changes(1, 1), 3);
 /// ```
-pub fn changes(standing: u64, ended: u64) -> u64 {
-    standing.saturating_add(ended.saturating_mul(2))
+pub fn changes(current: u64, ended: u64) -> u64 {
+    current.saturating_add(ended.saturating_mul(2))
 }
 
 /// The number of changes that SQL has lost, if Redis was read before SQL. `in_sql` is SQL's count for the whole sale.
 pub fn changes_lost(shards: &[Audit], in_sql: u64) -> u64 {
-    let marks = shards.iter().map(|seen| seen.mark);
+    let marks = shards.iter().map(|observed| observed.mark);
     marks.sum::<u64>().saturating_sub(in_sql)
 }
 
 /// Whether to raise a shard's mark to SQL's count, where both were read at one instant and contain the same orders.
 /// Redis has then lost calls or data, and a low mark would hide the same number of lost commits.
-pub fn is_behind(seen: &Audit, in_sql: u64) -> bool {
-    seen.stock.is_some() && seen.open == 0 && seen.mark < in_sql
+pub fn is_behind(audit: &Audit, in_sql: u64) -> bool {
+    audit.stock.is_some() && audit.open == 0 && audit.mark < in_sql
 }
 
 #[cfg(test)]
@@ -43,17 +43,17 @@ mod tests {
     /// A change of an order of one shard, in SQL and then in Redis.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// A user's claim becomes an order; Redis receives the change `told` times.
-        Order { user: u8, told: u8 },
-        /// A user's order ends; Redis receives the change `told` times, at least once.
-        End { user: u8, told: u8 },
+        /// A user's claim becomes an order; Redis receives the change `reported` times.
+        Order { user: u8, reported: u8 },
+        /// A user's order ends; Redis receives the change `reported` times, at least once.
+        End { user: u8, reported: u8 },
     }
 
     fn step(told_min: u8) -> impl Strategy<Value = Step> {
         let part = move || (0..4_u8, told_min..3_u8);
         prop_oneof![
-            3 => part().prop_map(|(user, told)| Step::Order { user, told }),
-            2 => part().prop_map(|(user, told)| Step::End { user, told }),
+            3 => part().prop_map(|(user, reply)| Step::Order { user, reported: reply }),
+            2 => part().prop_map(|(user, reply)| Step::End { user, reported: reply }),
         ]
     }
 
@@ -62,19 +62,25 @@ mod tests {
     struct SqlAndShard {
         shard: ShardLedger,
         /// Each user's existing order.
-        standing: Vec<(UserId, u64)>,
+        active: Vec<(UserId, u64)>,
         ended: u64,
     }
 
     impl SqlAndShard {
         fn run(&mut self, step: Step) {
             match step {
-                Step::Order { user, told } => self.order(&named(user), told),
-                Step::End { user, told } => self.end(&named(user), told),
+                Step::Order {
+                    user,
+                    reported: reply,
+                } => self.order(&named(user), reply),
+                Step::End {
+                    user,
+                    reported: reply,
+                } => self.end(&named(user), reply),
             }
         }
 
-        fn order(&mut self, user: &UserId, told: u8) {
+        fn order(&mut self, user: &UserId, reply: u8) {
             let terms = ClaimTerms {
                 ttl_ms: 1,
                 user_cap: 1,
@@ -87,27 +93,31 @@ mod tests {
                 return;
             };
             let order = (user.clone(), held.generation);
-            if !self.standing.contains(&order) {
-                self.standing.push(order);
+            if !self.active.contains(&order) {
+                self.active.push(order);
             }
-            for _ in 0..told {
+            for _ in 0..reply {
                 self.shard.settle(user, held.generation, Deduction::AtOrder);
             }
         }
 
-        fn end(&mut self, user: &UserId, told: u8) {
-            let Some(at) = self.standing.iter().position(|(known, _)| known == user) else {
+        fn end(&mut self, user: &UserId, reply: u8) {
+            let Some(at) = self
+                .active
+                .iter()
+                .position(|(existing, _)| existing == user)
+            else {
                 return;
             };
-            let (user, generation) = self.standing.remove(at);
+            let (user, generation) = self.active.remove(at);
             self.ended += 1;
-            for _ in 0..told.max(1) {
+            for _ in 0..reply.max(1) {
                 self.shard.cancel(&user, generation);
             }
         }
 
         fn in_sql(&self) -> u64 {
-            changes(self.standing.len() as u64, self.ended)
+            changes(self.active.len() as u64, self.ended)
         }
     }
 
@@ -146,18 +156,18 @@ mod tests {
 
     #[test]
     fn mark_is_raised_only_where_no_claim_is_open() {
-        let seen = |stock, open, mark| Audit {
+        let observed = |stock, open, mark| Audit {
             stock,
             open,
             mark,
             ..Audit::default()
         };
-        assert!(is_behind(&seen(Some(0), 0, 4), 5));
-        assert!(!is_behind(&seen(Some(0), 0, 5), 5));
+        assert!(is_behind(&observed(Some(0), 0, 4), 5));
+        assert!(!is_behind(&observed(Some(0), 0, 5), 5));
         assert!(
-            !is_behind(&seen(Some(0), 1, 4), 5),
+            !is_behind(&observed(Some(0), 1, 4), 5),
             "the claim may be the order that is missing"
         );
-        assert!(!is_behind(&seen(None, 0, 0), 5), "cold");
+        assert!(!is_behind(&observed(None, 0, 0), 5), "cold");
     }
 }

@@ -93,7 +93,7 @@ pub fn message(code: &str, language: Language) -> Option<&'static str> {
     if let Some(verdict) = Verdict::ALL.into_iter().find(|v| v.label() == code) {
         return Some(verdict.message(language));
     }
-    let (_, text) = OF_ORIGIN.iter().find(|(known, _)| *known == code)?;
+    let (_, text) = OF_ORIGIN.iter().find(|(existing, _)| *existing == code)?;
     Some(text.get(language))
 }
 
@@ -115,9 +115,9 @@ mod tests {
         let distinct: BTreeSet<&str> = codes.iter().copied().collect();
         assert_eq!(distinct.len(), codes.len());
         for code in codes {
-            let said = Language::ALL.map(|language| message(code, language).unwrap());
-            let distinct: BTreeSet<&str> = said.into_iter().collect();
-            assert_eq!(distinct.len(), said.len(), "{code}: {said:?}");
+            let replies = Language::ALL.map(|language| message(code, language).unwrap());
+            let distinct: BTreeSet<&str> = replies.into_iter().collect();
+            assert_eq!(distinct.len(), replies.len(), "{code}: {replies:?}");
             assert!(!distinct.contains(""), "{code}");
         }
         assert_eq!(message("no_such_code", Language::German), None);
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn each_message_is_written_in_its_language() {
         for code in codes() {
-            let said = |language| message(code, language).unwrap();
-            assert!(said(Language::English).is_ascii(), "{code}");
-            assert!(!said(Language::Chinese).is_ascii(), "{code}");
-            let german = said(Language::German);
+            let response = |language| message(code, language).unwrap();
+            assert!(response(Language::English).is_ascii(), "{code}");
+            assert!(!response(Language::Chinese).is_ascii(), "{code}");
+            let german = response(Language::German);
             assert!(german.ends_with('.'), "{code}: a sentence, with its stop");
             assert!(german.starts_with(char::is_uppercase), "{code}");
         }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn each_verdict_has_a_distinct_message() {
         for language in Language::ALL {
-            let said: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.message(language)).collect();
-            assert_eq!(said.len(), Verdict::ALL.len());
+            let replies: BTreeSet<_> = Verdict::ALL.iter().map(|v| v.message(language)).collect();
+            assert_eq!(replies.len(), Verdict::ALL.len());
         }
     }
 }

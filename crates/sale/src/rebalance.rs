@@ -19,7 +19,7 @@ const LENDS_MAX: u32 = 3;
 pub struct Rebalance {
     to_shard: u32,
     /// The number of units that a waiting request needs at once.
-    wanted: u32,
+    requested: u32,
     lends: u32,
 }
 
@@ -90,10 +90,10 @@ pub enum End {
 
 impl Rebalance {
     /// Starts a rebalance of `to_shard` for a request of `wanted` units. Returns its first call.
-    pub fn start(to_shard: u32, wanted: u32) -> (Self, RebalanceCall) {
+    pub fn start(to_shard: u32, requested: u32) -> (Self, RebalanceCall) {
         let rebalance = Self {
             to_shard,
-            wanted,
+            requested,
             lends: 0,
         };
         (rebalance, RebalanceCall::Probe)
@@ -105,8 +105,8 @@ impl Rebalance {
     }
 
     /// The number of units that the request needs.
-    pub fn wanted(&self) -> u32 {
-        self.wanted
+    pub fn requested(&self) -> u32 {
+        self.requested
     }
 
     /// Continues after a reply from Redis.
@@ -132,8 +132,8 @@ impl Rebalance {
         let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
         let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
         let here = shards.get(self.to_shard as usize).map_or(0, stock).max(0);
-        let wanted = i64::from(self.wanted.max(1));
-        if here >= wanted {
+        let requested = i64::from(self.requested.max(1));
+        if here >= requested {
             return RebalanceStep::Done(End::Filled, None);
         }
         let richest = others().max_by_key(|(_, shard)| stock(shard));
@@ -143,13 +143,13 @@ impl Rebalance {
         let is_moving = shards.iter().any(|shard| shard.moving > 0);
         let is_cold = shards.iter().any(|shard| shard.stock.is_none());
         let all: i64 = shards.iter().map(|shard| stock(shard).max(0)).sum();
-        if (1..wanted).contains(&all) && !is_moving && !is_cold {
+        if (1..requested).contains(&all) && !is_moving && !is_cold {
             return RebalanceStep::Done(End::TooFew, None);
         }
         match lender {
             Some((from_shard, _)) if self.lends < LENDS_MAX => {
                 self.lends += 1;
-                let units = wanted.saturating_sub(here).unsigned_abs();
+                let units = requested.saturating_sub(here).unsigned_abs();
                 RebalanceStep::Call(RebalanceCall::Lend { from_shard, units })
             }
             Some(_) => RebalanceStep::Done(End::Moving, None),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn richest_other_shard_lends_units() {
+    fn shard_with_the_most_stock_transfers_units() {
         let lend = |from_shard| {
             let units = 1;
             RebalanceStep::Call(RebalanceCall::Lend { from_shard, units })
@@ -234,9 +234,9 @@ mod tests {
 
     #[test]
     fn multi_unit_buyer_borrows_units_or_is_refused_as_too_few() {
-        let look = |wanted, shards: &[ShardProbe]| {
+        let look = |requested, shards: &[ShardProbe]| {
             let event = RebalanceEvent::Probe(shards.to_vec());
-            Rebalance::start(0, wanted).0.on_event(&event)
+            Rebalance::start(0, requested).0.on_event(&event)
         };
         let lend =
             |from_shard, units| RebalanceStep::Call(RebalanceCall::Lend { from_shard, units });
@@ -253,16 +253,16 @@ mod tests {
     proptest! {
         /// With two rebalances, the maximum for one request, the wanted units come together if two shards have enough.
         #[test]
-        fn units_of_two_shards_are_combined_for_one_request(here in 0..6_u64, there in 0..6_u64, wanted in 1..9_u32) {
+        fn units_of_two_shards_are_combined_for_one_request(here in 0..6_u64, there in 0..6_u64, requested in 1..9_u32) {
             let mut shards = [here, there].map(|units| {
                 let mut shard = ShardLedger::default();
                 shard.warm(units, None);
                 shard
             });
-            let ends: Vec<_> = (0..2).map(|_| run(&mut shards, 0, wanted, 9)).collect();
-            let has = shards[0].audit().stock >= Some(i64::from(wanted));
-            prop_assert_eq!(has, here + there >= u64::from(wanted), "{:?}", ends);
-            let too_few = (1..u64::from(wanted)).contains(&(here + there));
+            let ends: Vec<_> = (0..2).map(|_| run(&mut shards, 0, requested, 9)).collect();
+            let has = shards[0].audit().stock >= Some(i64::from(requested));
+            prop_assert_eq!(has, here + there >= u64::from(requested), "{:?}", ends);
+            let too_few = (1..u64::from(requested)).contains(&(here + there));
             prop_assert_eq!(ends.contains(&Some(End::TooFew)), too_few);
         }
     }
@@ -288,8 +288,13 @@ mod tests {
     }
 
     /// Runs a rebalance against the model; the gateway crashes at the step `dies_at`.
-    fn run(shards: &mut [ShardLedger], to_shard: u32, wanted: u32, dies_at: usize) -> Option<End> {
-        let (mut rebalance, mut ask) = Rebalance::start(to_shard, wanted);
+    fn run(
+        shards: &mut [ShardLedger],
+        to_shard: u32,
+        requested: u32,
+        dies_at: usize,
+    ) -> Option<End> {
+        let (mut rebalance, mut ask) = Rebalance::start(to_shard, requested);
         for _ in 0..dies_at {
             let next = rebalance.on_event(&answer(shards, to_shard, ask));
             match next {
@@ -346,8 +351,8 @@ mod tests {
                 })
                 .collect();
             let total: u64 = units.iter().sum();
-            for (to_shard, wanted, dies_at) in rebalances {
-                run(&mut shards, to_shard % count, wanted, dies_at);
+            for (to_shard, requested, dies_at) in rebalances {
+                run(&mut shards, to_shard % count, requested, dies_at);
                 let audits: Vec<_> = shards.iter().map(ShardLedger::audit).collect();
                 let stock: i64 = audits.iter().filter_map(|audit| audit.stock).sum();
                 let moving: u64 = (0..).zip(&audits).map(|(n, a)| a.units_moving(n, &audits)).sum();

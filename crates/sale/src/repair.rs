@@ -28,24 +28,24 @@ pub struct Terms {
 pub fn total_in_redis(total: u64, open: Option<StockChange>, shards: &[Audit]) -> u64 {
     let Some(open) = open else { return total };
     let has_heard = |shard: &&Audit| shard.change.number == open.number;
-    let heard = shards.iter().filter(has_heard);
-    let units: i64 = heard.map(|shard| shard.change.units).sum();
+    let received = shards.iter().filter(has_heard);
+    let units: i64 = received.map(|shard| shard.change.units).sum();
     total.saturating_add_signed(units - open.units)
 }
 
 /// Each shard's part of a withdrawal: in proportion to its free units, so that no shard runs empty before the others.
-/// Fewer than `wanted` if fewer are free.
-pub fn withdrawal(shards: &[Audit], wanted: u64) -> Vec<u64> {
+/// Fewer than `requested` if fewer are free.
+pub fn withdrawal(shards: &[Audit], requested: u64) -> Vec<u64> {
     let free: Vec<u64> = shards.iter().map(free_units).collect();
     let all: u64 = free.iter().sum();
     // If orders are deducted at payment, one shard's stock may be negative while another has units.
     let owed = shards.iter().filter_map(|shard| shard.stock);
     let owed: u64 = owed.map(|stock| stock.min(0).unsigned_abs()).sum();
-    let wanted = wanted.min(all.saturating_sub(owed));
+    let requested = requested.min(all.saturating_sub(owed));
     // Both are at most a billion, so the product fits.
-    let share = |free: &u64| (free * wanted).checked_div(all).unwrap_or(0);
+    let share = |free: &u64| (free * requested).checked_div(all).unwrap_or(0);
     let mut shares: Vec<u64> = free.iter().map(share).collect();
-    let mut missing = wanted - shares.iter().sum::<u64>();
+    let mut missing = requested - shares.iter().sum::<u64>();
     for (share, free) in shares.iter_mut().zip(free) {
         let more = missing.min(free - *share);
         *share += more;
@@ -83,8 +83,8 @@ impl Terms {
     /// The excess of the left side over the right. Negative: missing units.
     pub fn drift(&self) -> i64 {
         let signed = |units: u64| i64::try_from(units).unwrap_or(i64::MAX);
-        let taken = signed(self.moving + self.held + self.ordered);
-        self.stock + taken - signed(self.total)
+        let used = signed(self.moving + self.held + self.ordered);
+        self.stock + used - signed(self.total)
     }
 }
 
@@ -111,15 +111,15 @@ fn give(shards: &[Audit], missing: u64) -> Vec<i64> {
 }
 
 fn take(shards: &[Audit], too_many: u64) -> Vec<i64> {
-    let mut left: Vec<(usize, u64)> = shards.iter().map(free_units).enumerate().collect();
-    left.sort_by_key(|&(_, units)| core::cmp::Reverse(units));
+    let mut remaining: Vec<(usize, u64)> = shards.iter().map(free_units).enumerate().collect();
+    remaining.sort_by_key(|&(_, units)| core::cmp::Reverse(units));
     let mut changes = alloc::vec![0; shards.len()];
     let mut too_many = too_many;
-    for (shard, units) in left {
-        let taken = units.min(too_many);
-        too_many -= taken;
+    for (shard, units) in remaining {
+        let used = units.min(too_many);
+        too_many -= used;
         if let Some(change) = changes.get_mut(shard) {
-            *change = -i64::try_from(taken).unwrap_or(i64::MAX);
+            *change = -i64::try_from(used).unwrap_or(i64::MAX);
         }
     }
     changes
@@ -183,29 +183,29 @@ mod tests {
 
     #[test]
     fn stock_change_counts_only_as_far_as_shards_applied_it() {
-        let heard = |number, units| Audit {
+        let received = |number, units| Audit {
             change: StockChange { number, units },
             ..shard(0, 0)
         };
-        let shards = [heard(7, 3), heard(6, 9), heard(7, 2)];
+        let shards = [received(7, 3), received(6, 9), received(7, 2)];
         let open = |units| Some(StockChange { number: 7, units });
         assert_eq!(total_in_redis(20, None, &shards), 20);
         // A top-up of 10, of which 5 have arrived.
         assert_eq!(total_in_redis(20, open(10), &shards), 15);
         // A withdrawal, of which 4 units are taken.
-        let shards = [heard(7, -4), heard(0, 0)];
+        let shards = [received(7, -4), received(0, 0)];
         assert_eq!(total_in_redis(20, open(0), &shards), 16);
     }
 
     proptest! {
         #[test]
         fn withdrawal_takes_only_free_units(
-            stock in prop::collection::vec(-3..1_000_000_000_i64, 1..6), wanted in 0..1_000_000_000_u64,
+            stock in prop::collection::vec(-3..1_000_000_000_i64, 1..6), expected in 0..1_000_000_000_u64,
         ) {
             let shards: Vec<Audit> = stock.iter().map(|&stock| shard(stock / 6, 1)).collect();
-            let shares = withdrawal(&shards, wanted);
+            let shares = withdrawal(&shards, expected);
             let free: Vec<u64> = shards.iter().map(free_units).collect();
-            prop_assert_eq!(shares.iter().sum::<u64>(), wanted.min(free.iter().sum()));
+            prop_assert_eq!(shares.iter().sum::<u64>(), expected.min(free.iter().sum()));
             prop_assert!(shares.iter().zip(&free).all(|(share, free)| share <= free));
         }
 

@@ -31,7 +31,7 @@ pub struct Catalogue {
     /// The operator's switch for all sales; see [`Catalogue::switch_of`].
     #[serde(default)]
     pub switch: SaleState,
-    /// The keys that the origin accepts for claims; see [`Catalogue::knows`]. Empty if the origin does not list them.
+    /// The keys that the origin accepts for claims; see [`Catalogue::accepts_key`]. Empty if the origin does not list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim_keys: Vec<ClaimKey>,
     /// The current and upcoming sales, in any order.
@@ -307,7 +307,7 @@ impl Catalogue {
     }
 
     /// Whether the origin accepts claims signed with `key`. True if the origin does not list its keys.
-    pub fn knows(&self, key: &ClaimKey) -> bool {
+    pub fn accepts_key(&self, key: &ClaimKey) -> bool {
         self.claim_keys.is_empty() || self.claim_keys.contains(key)
     }
 
@@ -440,7 +440,7 @@ pub(crate) mod tests {
         let ring = KeyRing::new(vec![key("new", 2), key("old", 1)]).unwrap();
         let mut catalogue = catalogue(vec![]);
         assert!(
-            catalogue.knows(&ClaimKey::from_key(&key("any", 9))),
+            catalogue.accepts_key(&ClaimKey::from_key(&key("any", 9))),
             "old origins"
         );
         catalogue.claim_keys = ClaimKey::all(&ring);
@@ -454,7 +454,7 @@ pub(crate) mod tests {
             ("old", 3, false),
         ] {
             assert_eq!(
-                catalogue.knows(&ClaimKey::from_key(&key(id, byte))),
+                catalogue.accepts_key(&ClaimKey::from_key(&key(id, byte))),
                 is_known,
                 "{id} {byte}"
             );
@@ -487,7 +487,8 @@ pub(crate) mod tests {
 
     #[test]
     fn stock_bands_end_at_a_half_a_tenth_and_zero() {
-        let bands = [51, 50, 11, 10, 1, 0].map(|left| Band::from_remaining(left, 100).label());
+        let bands =
+            [51, 50, 11, 10, 1, 0].map(|remaining| Band::from_remaining(remaining, 100).label());
         assert_eq!(bands, ["high", "medium", "medium", "low", "low", "none"]);
         assert_eq!(Band::from_remaining(0, 0), Band::None);
         assert_eq!(Band::from_remaining(u64::MAX, u64::MAX), Band::High);

@@ -49,12 +49,12 @@ impl SoldOutMemory {
             self.empty.remove(sale);
             return false;
         }
-        let seen = |shard: &ShardProbe| EmptyShard {
+        let observed = |shard: &ShardProbe| EmptyShard {
             epoch: shard.epoch,
             is_quiet: shard.open_claims == 0,
         };
         let memory = Memory {
-            shards: shards.iter().map(seen).collect(),
+            shards: shards.iter().map(observed).collect(),
             polls_left: POLLS_MAX,
         };
         self.empty.insert(sale.clone(), memory);
@@ -68,11 +68,11 @@ impl SoldOutMemory {
             return;
         };
         let memory = self.empty.get_mut(sale);
-        let Some(seen) = memory.and_then(|memory| memory.shards.get_mut(shard as usize)) else {
+        let Some(observed) = memory.and_then(|memory| memory.shards.get_mut(shard as usize)) else {
             return;
         };
-        if seen.epoch == epoch {
-            seen.is_quiet = open_claims == 0;
+        if observed.epoch == epoch {
+            observed.is_quiet = open_claims == 0;
         } else {
             self.empty.remove(sale);
         }
@@ -94,7 +94,7 @@ impl SoldOutMemory {
     /// does not know users.
     pub fn is_empty_for(&self, sale: &SaleId, shard: u32) -> bool {
         self.empty_shard(sale, shard)
-            .is_some_and(|seen| seen.is_quiet)
+            .is_some_and(|observed| observed.is_quiet)
     }
 
     fn empty_shard(&self, sale: &SaleId, shard: u32) -> Option<&EmptyShard> {
@@ -121,7 +121,7 @@ impl SoldOutMemory {
     pub fn observe_epoch(&mut self, sale: &SaleId, shard: u32, epoch: i64) {
         let has_moved = self
             .empty_shard(sale, shard)
-            .is_some_and(|seen| seen.epoch != epoch);
+            .is_some_and(|observed| observed.epoch != epoch);
         if has_moved {
             self.empty.remove(sale);
         }
@@ -239,11 +239,16 @@ pub(crate) mod tests {
             ..Catalogue::default()
         };
         memory.retain(&catalogue.checked().unwrap());
-        let kept = SaleId::new("kept").unwrap();
+        let retained = SaleId::new("kept").unwrap();
         let watched: Vec<_> = memory.watched().collect();
         assert_eq!(
             watched,
-            vec![(&kept, 0), (&kept, 1), (&kept, 2), (&kept, 3)]
+            vec![
+                (&retained, 0),
+                (&retained, 1),
+                (&retained, 2),
+                (&retained, 3)
+            ]
         );
     }
 }

@@ -44,7 +44,7 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
         r#", "checkout_routes": [{ "path": "/sales/{sale}/checkout" }], "status_routes": [{ "path": "/sales/{sale}" }],
             "token": { "keys": [{ "secret": { "env": "T" } }], "min_age_ms": 1, "max_age_ms": 9 }"#,
     );
-    let told = |bench: &Bench, stream| {
+    let reply = |bench: &Bench, stream| {
         let (_, body) = bench.answer(stream);
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         let language = bench.answer_header(stream, "content-language");
@@ -59,7 +59,7 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
     let german = as_alice("de-AT,de;q=0.9,en;q=0.5");
     let chinese = as_alice("zh-CN");
     bench.request(1, "POST", "/sales/none/orders", &german);
-    let (error, message, language) = told(&bench, 1);
+    let (error, message, language) = reply(&bench, 1);
     assert_eq!(
         (error.as_str(), language.as_deref()),
         ("unknown_sale", Some("de"))
@@ -67,20 +67,20 @@ fn refusal_uses_preferred_language_and_keeps_its_code() {
     assert_eq!(message, "Diesen Verkauf gibt es nicht.");
     bench.request(2, "POST", "/sales/s/orders", &chinese);
     bench.run(Reply::CapReached);
-    let (error, message, language) = told(&bench, 2);
+    let (error, message, language) = reply(&bench, 2);
     assert_eq!(
         (error.as_str(), language.as_deref()),
         ("cap_reached", Some("zh"))
     );
     assert_eq!(message, "您已达到每人限购数量");
     bench.request(3, "POST", "/sales/none/checkout", &german);
-    assert_eq!(told(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
+    assert_eq!(reply(&bench, 3).1, "Diesen Verkauf gibt es nicht.");
     bench.request(4, "GET", "/sales/none", &chinese);
-    assert_eq!(told(&bench, 4).1, "该活动不存在");
+    assert_eq!(reply(&bench, 4).1, "该活动不存在");
     // The default language for all others.
     for (stream, language) in [(5, "fr"), (6, "en-GB"), (7, "")] {
         bench.request(stream, "POST", "/sales/none/orders", &as_alice(language));
-        let (_, message, language) = told(&bench, stream);
+        let (_, message, language) = reply(&bench, stream);
         assert_eq!(
             (message.as_str(), language),
             ("there is no such sale", None)
@@ -149,8 +149,8 @@ fn refusal_is_answered_with_its_status_and_code() {
         let mut bench = Bench::open();
         bench.buy(1, "alice");
         bench.run(reply);
-        let (told, body) = bench.answer(1);
-        assert_eq!(told, status, "{body}");
+        let (response, body) = bench.answer(1);
+        assert_eq!(response, status, "{body}");
         assert!(body.contains(word), "{body}");
     }
 }
@@ -219,7 +219,7 @@ fn polls_are_frequent_until_an_empty_sale_is_sold_out() {
 }
 
 #[test]
-fn normal_order_of_what_a_sale_sells_is_sent_to_the_sale() {
+fn regular_order_of_a_sale_item_is_sent_to_the_sale() {
     let routes = r#", "sku_routes": [{ "path": "/orders", "sku": { "query": "sku" } }]"#;
     let mut bench = Bench::with(routes);
     bench.catalogue = bench
@@ -427,7 +427,7 @@ fn checkout_returns_a_token_with_its_validity_period() {
 }
 
 #[test]
-fn user_who_cannot_buy_gets_a_reason_and_no_token() {
+fn refused_user_gets_a_reason_and_no_token() {
     let mut bench = of_a_sale_with_tokens(CHECKOUT);
     let alice = ("x-user-id", "alice");
     let refused = [
@@ -436,8 +436,8 @@ fn user_who_cannot_buy_gets_a_reason_and_no_token() {
     ];
     for (stream, (user, path, status, word)) in (1..).zip(refused) {
         bench.request(stream, "POST", path, user.as_slice());
-        let (told, body) = bench.answer(stream);
-        assert_eq!(told, status, "{body}");
+        let (reply, body) = bench.answer(stream);
+        assert_eq!(reply, status, "{body}");
         assert!(body.contains(word), "{body}");
         assert_eq!(bench.counted(&format!("requests_total.verdict.{word}")), 1);
     }
@@ -669,7 +669,7 @@ fn claim_of_a_disconnected_client_is_released() {
 fn undelivered_claim_is_released() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
-    bench.gone.insert(1);
+    bench.disconnected.insert(1);
     bench.run(Reply::Granted);
     assert_eq!(bench.handed_back, 1);
     bench.close(1);
@@ -935,20 +935,20 @@ fn retryable_refusal_carries_retry_after() {
     let mut bench = Bench::with(
         r#", "retry_after_s": 7, "limits": { "user": { "rate": 1, "per": "10s", "burst": 1 } }"#,
     );
-    let told = |bench: &Bench, stream| bench.answer_header(stream, "retry-after");
+    let reply = |bench: &Bench, stream| bench.answer_header(stream, "retry-after");
     bench.buy(1, "alice");
     bench.run(Reply::Lost);
-    assert_eq!(told(&bench, 1).as_deref(), Some("7"));
+    assert_eq!(reply(&bench, 1).as_deref(), Some("7"));
     // Answers are cached; one with another waiting time is a different answer.
     for (stream, wait) in [(2, "10"), (3, "6"), (4, "2")] {
         bench.buy(stream, "alice");
         assert_eq!(bench.answer(stream).0, 429);
-        assert_eq!(told(&bench, stream).as_deref(), Some(wait));
+        assert_eq!(reply(&bench, stream).as_deref(), Some(wait));
         bench.advance(4_000);
     }
     bench.buy(5, "bob");
     bench.run(Reply::Blocked);
-    assert_eq!(told(&bench, 5), None, "it would be of no use");
+    assert_eq!(reply(&bench, 5), None, "it would be of no use");
 }
 
 #[derive(Clone, Debug)]
@@ -1014,7 +1014,7 @@ proptest! {
         }
         for &stream in &streams {
             let has_outcome = bench.outcome(stream).is_some();
-            prop_assert!(has_outcome || bench.is_closed_or_gone(stream), "{} waits for ever", stream);
+            prop_assert!(has_outcome || bench.is_closed_or_disconnected(stream), "{} waits for ever", stream);
             bench.close(stream);
         }
         bench.run(Reply::Granted);

@@ -115,13 +115,13 @@ impl<'a> Pair<'a> {
     fn query(&mut self, vehicles: &[Offset], skus: &[Sku]) -> Vec<StoredAnswer> {
         let calls = fit_query::calls(self.plan, &self.keys, vehicles, skus.iter());
         let replies: Vec<Value> = calls.iter().map(|call| self.redis.run(call)).collect();
-        let told = fit_query::parse(self.plan, &replies, vehicles.len(), skus.len()).unwrap();
+        let reply = fit_query::parse(self.plan, &replies, vehicles.len(), skus.len()).unwrap();
         let expected = skus.iter().map(|sku| match self.plan {
             Plan::Directory => self.model.query(vehicles, sku),
             Plan::Bitmaps => self.model.query_bitmaps(vehicles, sku),
         });
-        assert_eq!(told, expected.collect::<Vec<_>>(), "{vehicles:?} {skus:?}");
-        told
+        assert_eq!(reply, expected.collect::<Vec<_>>(), "{vehicles:?} {skus:?}");
+        reply
     }
 
     fn lose(&mut self, lost: &LostKey) {
@@ -179,8 +179,8 @@ impl<'a> Pair<'a> {
         }
         let call = fit_verify::call(&self.keys, &skus);
         let all = fit_verify::parse(&self.redis.run(&call), skus.len()).unwrap();
-        for (sku, kept) in skus.iter().zip(all) {
-            match (kept, self.model.audit_sku(sku)) {
+        for (sku, retained) in skus.iter().zip(all) {
+            match (retained, self.model.audit_sku(sku)) {
                 (StoredSku::Nothing, model::SkuAudit::Nothing) => {}
                 (StoredSku::Dropped { version }, model::SkuAudit::Dropped(expected)) => {
                     assert_eq!(version, expected);
@@ -285,10 +285,10 @@ fn both_fitment_plans_return_equal_answers() {
         prop::collection::vec(prop::option::of(offsets()), SKUS.len()),
         prop::collection::vec(number(), 1..6),
     );
-    let run = TestRunner::new(config).run(&data, |(all, asked)| {
+    let run = TestRunner::new(config).run(&data, |(all, requested)| {
         let skus = SKUS.map(|name| Sku::new(name).unwrap());
-        let asked: Vec<_> = asked.into_iter().map(offset).collect();
-        let told = [Plan::Directory, Plan::Bitmaps].map(|plan| {
+        let requested: Vec<_> = requested.into_iter().map(offset).collect();
+        let replies = [Plan::Directory, Plan::Bitmaps].map(|plan| {
             let mut redis = redis.borrow_mut();
             let mut pair = Pair::new(&mut redis, plan);
             for (sku, numbers) in skus.iter().zip(&all) {
@@ -297,16 +297,16 @@ fn both_fitment_plans_return_equal_answers() {
                     pair.put(sku, 1, false, &offsets);
                 }
             }
-            pair.query(&asked, &skus)
+            pair.query(&requested, &skus)
         });
-        prop_assert_eq!(&told[0], &told[1]);
-        for (stored, numbers) in told[0].iter().zip(&all) {
+        prop_assert_eq!(&replies[0], &replies[1]);
+        for (stored, numbers) in replies[0].iter().zip(&all) {
             let has = |numbers: &Vec<u32>, offset: &Offset| numbers.contains(&offset.get());
             let expected = match numbers {
                 None => StoredAnswer::Absent,
                 Some(numbers) => StoredAnswer::Known(
-                    (0..asked.len())
-                        .map(|at| u8::from(has(numbers, &asked[at])) << at)
+                    (0..requested.len())
+                        .map(|at| u8::from(has(numbers, &requested[at])) << at)
                         .sum(),
                 ),
             };

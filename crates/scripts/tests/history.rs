@@ -63,7 +63,7 @@ enum Step {
     TakeActive,
 }
 
-fn seen((sku, at_ms): &(u8, u64)) -> ViewedProduct {
+fn viewed((sku, at_ms): &(u8, u64)) -> ViewedProduct {
     // Some are numbers, which Redis packs.
     let sku = match sku % 2 {
         0 => Sku::from(u64::from(*sku)),
@@ -73,7 +73,7 @@ fn seen((sku, at_ms): &(u8, u64)) -> ViewedProduct {
 }
 
 fn all(pairs: &[(u8, u64)]) -> Vec<ViewedProduct> {
-    pairs.iter().map(seen).collect()
+    pairs.iter().map(viewed).collect()
 }
 
 /// An owner that no other test uses.
@@ -125,14 +125,14 @@ impl<'a> Pair<'a> {
     fn delete(&mut self, deleted: &[ViewedProduct], forget_ms: u64) {
         let (active, change) = (self.active(), self.change());
         let call = history_delete::call(&self.keys, &active, &change, forget_ms, deleted);
-        let gone = history_delete::parse(&self.redis.run(&call)).unwrap();
-        assert_eq!(gone, self.model.delete(deleted, forget_ms, self.max));
+        let reply = history_delete::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(reply, self.model.delete(deleted, forget_ms, self.max));
     }
 
     fn clear(&mut self, at_ms: u64) {
         let call = history_clear::call(&self.keys, &self.active(), &self.change(), at_ms);
-        let gone = history_clear::parse(&self.redis.run(&call)).unwrap();
-        assert_eq!(gone, self.model.clear(at_ms));
+        let reply = history_clear::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(reply, self.model.clear(at_ms));
     }
 
     fn fill(
@@ -147,13 +147,13 @@ impl<'a> Pair<'a> {
         let list = history_fill::parse(&self.redis.run(&call)).unwrap();
         let generation = generation.as_deref();
         let expected = self.model.fill(generation, removals, cold, self.max);
-        assert_eq!(told(list), expected);
+        assert_eq!(list_reply(list), expected);
     }
 
     fn read(&mut self, name: &str) -> ListReply {
         let generation = NewGeneration { name, ..GENERATION };
         let call = history_read::call(&self.keys, generation, None);
-        let list = told(history_read::parse(&self.redis.run(&call)).unwrap());
+        let list = list_reply(history_read::parse(&self.redis.run(&call)).unwrap());
         assert_eq!(list, self.model.read(name));
         list
     }
@@ -164,15 +164,15 @@ impl<'a> Pair<'a> {
         let call = history_read::call(&self.keys, GENERATION, promise);
         let counted = match history_read::parse_count(&self.redis.run(&call)).unwrap() {
             CountReply::Known(count) => Ok(count),
-            CountReply::Unknown(list) => Err(told(list)),
+            CountReply::Unknown(list) => Err(list_reply(list)),
         };
         assert_eq!(counted, self.model.read_count(GENERATION.name, name));
     }
 
     fn put_count(&mut self, name: &str, count: u64) {
         let call = history_count::call(&self.keys, name, count, 100_000);
-        let taken = history_count::parse(&self.redis.run(&call)).unwrap();
-        assert_eq!(taken, self.model.put_count(name, count));
+        let reply = history_count::parse(&self.redis.run(&call)).unwrap();
+        assert_eq!(reply, self.model.put_count(name, count));
     }
 
     fn take_active(&mut self) {
@@ -229,7 +229,7 @@ impl<'a> Pair<'a> {
         let key = self.keys.views();
         let views = self.redis.command(&[b"ZRANGE", &key, b"0", b"-1", b"REV"]);
         let names = self.model.views().into_iter();
-        let names = names.map(|seen| Value::Bulk(seen.sku.as_str().into()));
+        let names = names.map(|viewed| Value::Bulk(viewed.sku.as_str().into()));
         assert_eq!(views, Value::Array(names.collect()));
         let keys = [self.keys.marker(), self.keys.views(), self.keys.deleted()];
         let [marker, views, deleted] =
@@ -259,7 +259,7 @@ fn pairs(max: usize) -> impl Strategy<Value = Vec<(u8, u64)>> {
     prop::collection::vec((0..7_u8, 1..40_u64), 1..max)
 }
 
-fn told(list: List) -> ListReply {
+fn list_reply(list: List) -> ListReply {
     ListReply {
         loaded: list.loaded,
         generation: (list.generation != NO_GENERATION).then_some(list.generation),
@@ -320,7 +320,7 @@ fn redelivery_and_reordering_change_nothing() {
     let run = TestRunner::new(config).run(&deliveries, |(views, again, deleted, at)| {
         let mut deliveries: Vec<ViewedProduct> = again
             .iter()
-            .filter_map(|index| views.get(*index).map(seen))
+            .filter_map(|index| views.get(*index).map(viewed))
             .collect();
         // The second half first.
         let (early, late) = views.split_at(views.len() / 2);
@@ -330,13 +330,13 @@ fn redelivery_and_reordering_change_nothing() {
         let mut pair = Pair::new(&mut redis, &tags, VIEWS_MAX);
         for (index, delivery) in deliveries.iter().enumerate() {
             if index == at.min(deliveries.len() - 1) {
-                pair.delete(&[seen(&deleted)], 0);
+                pair.delete(&[viewed(&deleted)], 0);
             }
             pair.view(std::slice::from_ref(delivery));
         }
         pair.check();
         let mut removals = Removals::default();
-        removals.delete(seen(&deleted).sku, deleted.1);
+        removals.delete(viewed(&deleted).sku, deleted.1);
         let expected = weir_history::list::merge(all(&views), &removals, 0, VIEWS_MAX);
         assert_eq!(pair.model.views(), expected);
         Ok(())
@@ -477,8 +477,8 @@ fn mark_reveals_lost_redis_writes() {
         let mut redis = redis.borrow_mut();
         let key = new_owner().as_str().as_bytes().to_vec();
         let mut model: Option<u64> = None;
-        for (from, to, what) in steps {
-            match what {
+        for (from, to, subject) in steps {
+            match subject {
                 0 => {
                     redis.command(&[b"DEL", &key]);
                     model = None;

@@ -38,14 +38,14 @@ fn backlog_of_another_period_converts_exactly() {
     for requests in (300_001..300_041).step_by(2) {
         let key = new_key();
         pair.set_clock(NOW_MS);
-        assert_eq!(pair.ask_one(&key, slow, requests).taken, requests);
+        assert_eq!(pair.ask_one(&key, slow, requests).used, requests);
         pair.set_clock(NOW_MS + elapsed_ms);
         let ticks = u64::from(requests) * fast.per_ms();
         assert!(ticks > 1 << 53 && ticks % 2 == 1, "it is no double");
         let reset_ms = pair.ask_one(&key, fast, 0).check.reset_ms;
-        let left = ticks - elapsed_ms * u64::from(rate);
-        let others = left.div_ceil(fast.per_ms()) - 1;
-        let over = left - others * fast.per_ms();
+        let remaining = ticks - elapsed_ms * u64::from(rate);
+        let others = remaining.div_ceil(fast.per_ms()) - 1;
+        let over = remaining - others * fast.per_ms();
         assert_eq!(reset_ms, over.div_ceil(u64::from(rate)));
     }
 }
@@ -66,7 +66,7 @@ fn shared_sliding_window_lines_match_the_model() {
             .enumerate()
         {
             pair.set_clock(NOW_MS + at_ms);
-            assert_eq!(pair.ask_one(&key, short, 1).taken, 1);
+            assert_eq!(pair.ask_one(&key, short, 1).used, 1);
             if line == taken_back {
                 let charge = Charge {
                     key: key.clone(),
@@ -97,19 +97,19 @@ fn request_is_charged_by_all_its_limits_or_by_none() {
         let request = |key| vec![ask(&all, wide, 1), ask(key, narrow, 1)];
         let requests = [&one, &one, &one, &other].map(request);
         let answers = pair.ask(&requests);
-        let taken = |answer: &Answer| answer.taken;
-        let taken: Vec<Vec<u32>> = answers
+        let accepted = |answer: &Answer| answer.used;
+        let accepted: Vec<Vec<u32>> = answers
             .iter()
-            .map(|answers| answers.iter().map(taken).collect())
+            .map(|answers| answers.iter().map(accepted).collect())
             .collect();
         assert_eq!(
-            taken,
+            accepted,
             [[1, 1], [1, 1], [0, 0], [1, 1]].map(Vec::from),
             "{algorithm:?}"
         );
         assert!(answers[2][0].check.is_allowed() && !answers[2][1].check.is_allowed());
-        let left = pair.ask_one(&all, wide, 0).check.remaining;
-        assert_eq!(left, 7, "{algorithm:?}");
+        let remaining = pair.ask_one(&all, wide, 0).check.remaining;
+        assert_eq!(remaining, 7, "{algorithm:?}");
     }
 }
 
@@ -129,10 +129,10 @@ fn checks_of_one_key_in_one_request_count_together() {
                 .collect();
             (both[0], both[1])
         };
-        let seen: Vec<_> = answers.iter().map(allowed).collect();
+        let observed: Vec<_> = answers.iter().map(allowed).collect();
         // Four never fit, so they count as three.
-        assert_eq!(seen, [(true, true), (false, false), (false, false)]);
-        assert_eq!((answers[0][0].taken, answers[0][1].taken), (2, 1));
+        assert_eq!(observed, [(true, true), (false, false), (false, false)]);
+        assert_eq!((answers[0][0].used, answers[0][1].used), (2, 1));
         assert_eq!(pair.ask_one(&key, three, 0).check.remaining, 0);
     }
 }
@@ -151,7 +151,7 @@ fn lease_takes_only_the_quota_left_after_all_costs() {
             let answers = pair.ask(&[asks.to_vec()]);
             answers[0]
                 .iter()
-                .map(|answer| answer.taken)
+                .map(|answer| answer.used)
                 .collect::<Vec<_>>()
         };
         assert_eq!(take(&[lease(1, 4)]), [5], "{algorithm:?}");
@@ -209,7 +209,7 @@ fn foreign_value_counts_as_an_unused_key() {
 }
 
 #[test]
-fn a_clock_that_goes_back_a_little_gives_nobody_a_second_burst() {
+fn small_backward_clock_step_grants_no_second_burst() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     for algorithm in ALGORITHMS {
@@ -279,10 +279,10 @@ fn refusal_wait_suffices_and_then_the_redis_key_expires() {
         assert!((1..=900).contains(&wait_ms), "{wait_ms}");
         std::thread::sleep(Duration::from_millis(wait_ms));
         let answer = run(key, *quota);
-        assert_eq!((answer.check.wait_ms, answer.taken), (0, 1), "{quota:?}");
+        assert_eq!((answer.check.wait_ms, answer.used), (0, 1), "{quota:?}");
     }
     let concurrency = quota(Algorithm::Concurrency, 1, 900, 1);
-    assert_eq!(run(&new_key(), concurrency).taken, 1);
+    assert_eq!(run(&new_key(), concurrency).used, 1);
     let deadline = Instant::now() + Duration::from_secs(60);
     while redis.command(&[b"DBSIZE"]) != Value::Integer(0) {
         assert!(Instant::now() < deadline, "keys stay");

@@ -35,7 +35,7 @@ fn new_keys() -> LinkKeys {
 #[derive(Clone, Debug)]
 struct Model {
     link: Link,
-    left: Option<u64>,
+    remaining: Option<u64>,
     used: u64,
     used_left: Option<u64>,
     marks: BTreeMap<ClickId, ClickMark>,
@@ -61,7 +61,7 @@ fn click(sequence: u64) -> ClickId {
 impl Model {
     fn new(link: Link) -> Self {
         Self {
-            left: (link.life_ms > 0).then_some(link.life_ms / HOUR_MS),
+            remaining: (link.life_ms > 0).then_some(link.life_ms / HOUR_MS),
             link,
             used: 0,
             used_left: None,
@@ -80,29 +80,29 @@ impl Model {
         let mut clicks_left = (max > 0).then(|| max.saturating_sub(self.used));
         let click = purpose.click().filter(|_| max > 0);
         let mark = click.and_then(|click| self.marks.get(&click).copied());
-        if let Some(ClickMark::Used(left)) = mark {
-            clicks_left = Some(left);
+        if let Some(ClickMark::Used(remaining)) = mark {
+            clicks_left = Some(remaining);
         }
         let is_used_up = clicks_left == Some(0);
-        let gone = life.saturating_sub(self.left.unwrap_or(0));
+        let removed = life.saturating_sub(self.remaining.unwrap_or(0));
         if purpose != Purpose::Look
             && life > 0
             && !is_used_up
-            && gone * 1_000 > life * u64::from(RENEW_PERMILLE)
+            && removed * 1_000 > life * u64::from(RENEW_PERMILLE)
         {
-            self.left = Some(life);
+            self.remaining = Some(life);
             self.used_left = (self.used > 0).then_some(life);
         }
-        if let (Some(click), None, Some(left)) = (click, mark, clicks_left)
-            && left > 0
+        if let (Some(click), None, Some(remaining)) = (click, mark, clicks_left)
+            && remaining > 0
         {
             self.used += 1;
-            self.used_left = self.left;
-            self.marks.insert(click, ClickMark::Used(left));
+            self.used_left = self.remaining;
+            self.marks.insert(click, ClickMark::Used(remaining));
         }
         Read {
             record: self.link.encode(),
-            left_ms: self.left.map(|hours| hours * HOUR_MS),
+            left_ms: self.remaining.map(|hours| hours * HOUR_MS),
             clicks_left,
         }
     }
@@ -158,11 +158,11 @@ impl Object {
 
     /// Runs a call. Markers outlive the test: those in Redis expire by its own clock.
     fn run(&mut self, call: &Call) -> Value {
-        let (count, kept) = (call.keys.len().to_string(), "9000000000000000");
+        let (count, retained) = (call.keys.len().to_string(), "9000000000000000");
         let mut words: Vec<&[u8]> = vec![b"EVAL", call.script.source.as_bytes(), count.as_bytes()];
         let mark = MARK_MS.to_string();
         words.extend(call.words().map(|word| match word == mark.as_bytes() {
-            true => kept.as_bytes(),
+            true => retained.as_bytes(),
             false => word,
         }));
         self.command(&words)
@@ -236,38 +236,42 @@ impl Pair<'_> {
     fn check_clicks(&mut self) {
         let key = self.keys.clicks();
         let used = self.redis.command(&[b"GET", &key]);
-        let left = match self.redis.command(&[b"PTTL", &key]) {
-            Value::Integer(left) if left >= 0 => Some(rounded(left as u64) / HOUR_MS),
+        let remaining = match self.redis.command(&[b"PTTL", &key]) {
+            Value::Integer(remaining) if remaining >= 0 => {
+                Some(rounded(remaining as u64) / HOUR_MS)
+            }
             _ => None,
         };
         let expected = self.model.as_ref().filter(|model| model.used > 0);
         let text = |model: &Model| Value::Bulk(model.used.to_string().into_bytes());
         assert_eq!(used, expected.map_or(Value::Null, text));
         assert_eq!(self.object.command(&[b"GET", &key]), used, "in the object");
-        assert_eq!(left, expected.and_then(|model| model.used_left));
+        assert_eq!(remaining, expected.and_then(|model| model.used_left));
     }
 
     /// Advances the time by shortening each key's lifetime.
     fn pass(&mut self, hours: u64) {
         for key in [self.keys.record(), self.keys.clicks()] {
-            let Value::Integer(left) = self.redis.command(&[b"PTTL", &key]) else {
+            let Value::Integer(remaining) = self.redis.command(&[b"PTTL", &key]) else {
                 panic!("no number");
             };
-            if left >= 0 {
-                let left = left - (hours * HOUR_MS) as i64;
-                let left = left.max(0).to_string();
-                self.redis.command(&[b"PEXPIRE", &key, left.as_bytes()]);
+            if remaining >= 0 {
+                let remaining = remaining - (hours * HOUR_MS) as i64;
+                let remaining = remaining.max(0).to_string();
+                self.redis
+                    .command(&[b"PEXPIRE", &key, remaining.as_bytes()]);
             }
         }
         self.object.now_ms += hours * HOUR_MS;
         let Some(model) = &mut self.model else { return };
-        let pass = |left: Option<u64>| left.map(|left| left.saturating_sub(hours));
-        model.left = pass(model.left);
+        let pass =
+            |remaining: Option<u64>| remaining.map(|remaining| remaining.saturating_sub(hours));
+        model.remaining = pass(model.remaining);
         model.used_left = pass(model.used_left);
         if model.used_left == Some(0) {
             model.used = 0;
         }
-        if model.left == Some(0) {
+        if model.remaining == Some(0) {
             self.model = None;
         }
     }
@@ -341,8 +345,8 @@ fn thousand_concurrent_clicks_use_exactly_the_click_limit() {
                 let call = link_read::call(&keys, RENEW_PERMILLE, purpose);
                 link_read::parse(&redis.run(&call)).unwrap().unwrap()
             };
-            let left = (0..100).map(read).map(|read| read.clicks_left.unwrap());
-            left.filter(|left| *left > 0).count()
+            let remaining = (0..100).map(read).map(|read| read.clicks_left.unwrap());
+            remaining.filter(|remaining| *remaining > 0).count()
         };
         let threads: Vec<_> = (0..10).map(|_| scope.spawn(clicks)).collect();
         threads
@@ -363,7 +367,7 @@ fn click_is_charged_once_per_read_and_not_after_its_return() {
         ..Link::to("https://t.example/")
     };
     redis.command(&[b"SET", &keys.record(), &once.encode()]);
-    let left = |redis: &mut Redis, number| {
+    let remaining = |redis: &mut Redis, number| {
         let call = link_read::call(&keys, RENEW_PERMILLE, Purpose::Click(click(number)));
         let read = link_read::parse(&redis.run(&call)).unwrap().unwrap();
         read.clicks_left.unwrap()
@@ -373,18 +377,18 @@ fn click_is_charged_once_per_read_and_not_after_its_return() {
         link_back::parse(&redis.run(&call)).unwrap()
     };
     // The first reply is lost, and the click is read again.
-    assert_eq!([left(&mut redis, 1), left(&mut redis, 1)], [1, 1]);
-    assert_eq!(left(&mut redis, 2), 0);
+    assert_eq!([remaining(&mut redis, 1), remaining(&mut redis, 1)], [1, 1]);
+    assert_eq!(remaining(&mut redis, 2), 0);
     // The click was not redirected.
     assert_eq!([back(&mut redis, 1), back(&mut redis, 1)], [true, false]);
     // A delayed read of it uses none.
-    assert_eq!(left(&mut redis, 1), 1);
-    assert_eq!([left(&mut redis, 3), left(&mut redis, 4)], [1, 0]);
+    assert_eq!(remaining(&mut redis, 1), 1);
+    assert_eq!([remaining(&mut redis, 3), remaining(&mut redis, 4)], [1, 0]);
     // A click that is returned before it arrives uses none either.
     assert!(!back(&mut redis, 5));
     assert!(back(&mut redis, 3));
-    assert_eq!(left(&mut redis, 5), 1);
-    assert_eq!([left(&mut redis, 6), left(&mut redis, 7)], [1, 0]);
+    assert_eq!(remaining(&mut redis, 5), 1);
+    assert_eq!([remaining(&mut redis, 6), remaining(&mut redis, 7)], [1, 0]);
 }
 
 #[test]

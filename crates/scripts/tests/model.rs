@@ -85,9 +85,9 @@ impl Pair {
         let command = ShardCommand::from_script(call.script.name, &keys, &args).unwrap();
         assert_eq!(command.to_redis(&self.keys).as_ref(), Some(call));
         if let Some(shard) = &mut self.shard {
-            let said = value_of(&shard.run(&[command], self.now_us).replies);
+            let response = value_of(&shard.run(&[command], self.now_us).replies);
             assert_eq!(
-                in_order(said),
+                in_order(response),
                 in_order(reply.clone()),
                 "{}",
                 call.script.name
@@ -102,10 +102,10 @@ impl Pair {
             let stock = self.keys.stock();
             let command = ShardCommand::from_redis(words, prefix_of(&stock).unwrap()).unwrap();
             // Only Redis reports how many of them were new.
-            let said = value_of(&shard.run(&[command], self.now_us).replies);
+            let response = value_of(&shard.run(&[command], self.now_us).replies);
             assert!(
-                said == reply || matches!(said, Value::Integer(_)),
-                "{said:?} {reply:?}"
+                response == reply || matches!(response, Value::Integer(_)),
+                "{response:?} {reply:?}"
             );
         }
         reply
@@ -167,11 +167,11 @@ impl Pair {
         assert_eq!(cancelled, self.model.cancel(user, generation));
     }
 
-    fn lend(&mut self, to_shard: u32, wanted: u64) -> LendReply {
-        let call = lend::call(&self.keys, to_shard, wanted);
-        let lent = lend::parse(&self.run(&call)).unwrap();
-        assert_eq!(lent, self.model.lend(to_shard, wanted));
-        lent
+    fn lend(&mut self, to_shard: u32, expected: u64) -> LendReply {
+        let call = lend::call(&self.keys, to_shard, expected);
+        let reply = lend::parse(&self.run(&call)).unwrap();
+        assert_eq!(reply, self.model.lend(to_shard, expected));
+        reply
     }
 
     fn deposit(&mut self, from_shard: u32, transfer: Transfer) {
@@ -188,21 +188,21 @@ impl Pair {
 
     /// Adds or removes units, with the audit of `age` changes ago.
     fn restock(&mut self, units: i64, age: u64) {
-        let mut seen = self.model.audit();
-        seen.version = seen.version.saturating_sub(age);
-        let reply = self.run(&restock::call(&self.keys, units, &seen));
+        let mut audit = self.model.audit();
+        audit.version = audit.version.saturating_sub(age);
+        let reply = self.run(&restock::call(&self.keys, units, &audit));
         let restocked = restock::parse(&reply).unwrap();
-        let expected = self.model.restock(units, &seen);
+        let expected = self.model.restock(units, &audit);
         assert_eq!(restocked, expected);
     }
 
     /// Sets the mark, with the audit of `age` changes ago.
     fn raise_mark(&mut self, mark: u64, age: u64) {
-        let mut seen = self.model.audit();
-        seen.version = seen.version.saturating_sub(age);
-        let reply = self.run(&raise_mark::call(&self.keys, mark, &seen));
+        let mut audit = self.model.audit();
+        audit.version = audit.version.saturating_sub(age);
+        let reply = self.run(&raise_mark::call(&self.keys, mark, &audit));
         let raised = raise_mark::parse(&reply).unwrap();
-        assert_eq!(raised, self.model.raise_mark(mark, &seen));
+        assert_eq!(raised, self.model.raise_mark(mark, &audit));
     }
 
     fn change(&mut self, change: StockChange) -> StockChanged {
@@ -272,11 +272,11 @@ impl Pair {
 
     /// Replaces a user's orders, whether the audit has seen them or not.
     fn correct(&mut self, user: &UserId, is_seen: bool, count: u64) {
-        let seen = self.model.orders_of(user).filter(|_| is_seen);
-        let (seen, orders) = (seen.unwrap_or_default(), orders_from(1, count));
-        let call = correct::call(&self.keys, user, &seen, &orders);
+        let entries = self.model.orders_of(user).filter(|_| is_seen);
+        let (entries, orders) = (entries.unwrap_or_default(), orders_from(1, count));
+        let call = correct::call(&self.keys, user, &entries, &orders);
         let corrected = correct::parse(&self.run(&call)).unwrap();
-        assert_eq!(corrected, self.model.correct(user, &seen, &orders));
+        assert_eq!(corrected, self.model.correct(user, &entries, &orders));
     }
 
     /// Starts a rebuild of the shard.
@@ -332,14 +332,14 @@ impl Pair {
     /// Compares the stock balances.
     fn check_books(&mut self) {
         let reply = self.run(&audit::call(&self.keys));
-        let books = audit::parse(&reply).unwrap();
-        assert_eq!(books, self.model.audit());
+        let balance = audit::parse(&reply).unwrap();
+        assert_eq!(balance, self.model.audit());
         let reply = self.run(&probe::call(std::slice::from_ref(&self.keys)));
-        let seen = probe::parse(&reply, 1).unwrap()[0];
+        let parsed = probe::parse(&reply, 1).unwrap()[0];
         let expected = self.model.probe();
-        assert_eq!(seen.stock, expected.stock);
-        if seen.stock.is_some() {
-            assert_eq!(seen, expected);
+        assert_eq!(parsed.stock, expected.stock);
+        if parsed.stock.is_some() {
+            assert_eq!(parsed, expected);
         }
         let settled = self.model.settled();
         let settled: Vec<_> = settled
@@ -485,7 +485,7 @@ fn any_op() -> impl Strategy<Value = ModelOperation> {
         2 => claim().prop_map(|(user, off_by)| ModelOperation::Cancel(user, off_by)),
         3 => (users(), kind, off_by()).prop_map(|(users, kind, off_by)| ModelOperation::Release { users, kind, off_by }),
         2 => (0..6_u8, mark).prop_map(|(user, mark)| ModelOperation::Mark(user, mark)),
-        2 => (0..3_u32, 0..4_u64).prop_map(|(to, wanted)| ModelOperation::Lend(to, wanted)),
+        2 => (0..3_u32, 0..4_u64).prop_map(|(to, expected)| ModelOperation::Lend(to, expected)),
         2 => (0..3_u32, transfer).prop_map(|(from, transfer)| ModelOperation::Deposit(from, transfer)),
         2 => (0..3_u32, off_by()).prop_map(|(to, off_by)| ModelOperation::SettleTransfer(to, off_by)),
         1 => (-3..4_i64, prop_oneof![3 => Just(0_u64), 1 => Just(1)])
@@ -501,8 +501,8 @@ fn any_op() -> impl Strategy<Value = ModelOperation> {
         1 => off_by().prop_map(ModelOperation::Recount),
         2 => (0..2_u8).prop_map(ModelOperation::Wipe),
         2 => (0..2_u8, prop::collection::btree_set(0..6_u8, 0..4))
-            .prop_map(|(who, users)| ModelOperation::Restore(who, users.into_iter().collect())),
-        2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, who)| ModelOperation::Warm(units, who)),
+            .prop_map(|(subject, users)| ModelOperation::Restore(subject, users.into_iter().collect())),
+        2 => (0..5_u64, prop::option::of(0..2_u8)).prop_map(|(units, subject)| ModelOperation::Warm(units, subject)),
         1 => (-50..800_i64).prop_map(ModelOperation::Pass),
     ]
 }
@@ -526,7 +526,7 @@ struct Story {
     user_cap: u32,
     now_us: u64,
     generations: std::collections::BTreeMap<u8, u64>,
-    lent: u64,
+    transferred: u64,
 }
 
 impl Story {
@@ -575,14 +575,14 @@ impl Story {
                 pair.release(kind, &claims);
             }
             ModelOperation::Mark(n, mark) => pair.mark(&user(n), mark),
-            ModelOperation::Lend(to_shard, wanted) => {
-                if let LendReply::Lent(lent) = pair.lend(to_shard, wanted) {
-                    self.lent = lent.id;
+            ModelOperation::Lend(to_shard, expected) => {
+                if let LendReply::Lent(transferred) = pair.lend(to_shard, expected) {
+                    self.transferred = transferred.id;
                 }
             }
             ModelOperation::Deposit(from_shard, transfer) => pair.deposit(from_shard, transfer),
             ModelOperation::SettleTransfer(to_shard, off_by) => {
-                pair.settle_transfer(to_shard, self.lent + off_by);
+                pair.settle_transfer(to_shard, self.transferred + off_by);
             }
             ModelOperation::Restock(units, age) => pair.restock(units, age),
             ModelOperation::RaiseMark(mark, age) => pair.raise_mark(mark, age),
@@ -594,13 +594,13 @@ impl Story {
             ModelOperation::Lose => pair.lose(),
             ModelOperation::Evict(key) => pair.evict(key),
             ModelOperation::Recount(age) => pair.recount(age),
-            ModelOperation::Wipe(who) => pair.wipe(TOKENS[usize::from(who)]),
-            ModelOperation::Restore(who, users) => {
-                let token = TOKENS[usize::from(who)];
+            ModelOperation::Wipe(subject) => pair.wipe(TOKENS[usize::from(subject)]),
+            ModelOperation::Restore(subject, users) => {
+                let token = TOKENS[usize::from(subject)];
                 pair.restore(token, &names(&users), self.now_us);
             }
-            ModelOperation::Warm(units, who) => {
-                pair.warm(units, who.map(|who| TOKENS[usize::from(who)]));
+            ModelOperation::Warm(units, subject) => {
+                pair.warm(units, subject.map(|subject| TOKENS[usize::from(subject)]));
             }
             ModelOperation::Pass(ms) => {
                 self.now_us = self.now_us.saturating_add_signed(ms * 1_000);
@@ -636,7 +636,7 @@ fn lua_and_model_return_equal_replies() {
                 user_cap,
                 now_us: START_US,
                 generations: std::collections::BTreeMap::new(),
-                lent: 0,
+                transferred: 0,
             };
             for op in ops {
                 story.run(&mut pair, op);
@@ -760,7 +760,7 @@ fn one_call_runs_only_the_requested_checks_of_each_shard() {
     let mut redis = server.connect();
     let sale = SaleId::new("checks").unwrap();
     let [blocked, reserved] = [0, 1].map(user);
-    let asked = [
+    let requested = [
         (true, true),
         (false, false),
         (true, false),
@@ -781,7 +781,7 @@ fn one_call_runs_only_the_requested_checks_of_each_shard() {
         // For every other shard only: requests for one shard must not affect the next.
         attempts: vec![(shard % 2 == 0).then(|| tag(1))],
     };
-    let groups: Vec<_> = (0..).zip(asked).map(group).collect();
+    let groups: Vec<_> = (0..).zip(requested).map(group).collect();
     // The first stays cold.
     for claim::Group { keys, .. } in &groups[1..] {
         redis.run(&warm::call(keys, 10, None));

@@ -54,7 +54,7 @@ struct Pair<'a> {
     terms: Terms,
     /// The settings in the gateways' configuration.
     setting: Setting,
-    seen: [RoomState; GATEWAYS],
+    observed: [RoomState; GATEWAYS],
     passes: BTreeMap<u8, u64>,
     /// The delay of Redis' replies, in milliseconds.
     late_ms: u64,
@@ -70,7 +70,7 @@ impl<'a> Pair<'a> {
             now_ms: NOW_MS,
             terms: terms(),
             setting,
-            seen: [RoomState::default(); GATEWAYS],
+            observed: [RoomState::default(); GATEWAYS],
             passes: BTreeMap::new(),
             late_ms: 0,
             last: Snapshot::default(),
@@ -85,27 +85,27 @@ impl<'a> Pair<'a> {
     }
 
     /// The gateway's context of a call: its seed is for the opening that the gateway has read.
-    fn brought(&self, gateway: usize) -> CallContext {
-        let mut seen = self.seen[gateway];
+    fn call_context(&self, gateway: usize) -> CallContext {
+        let mut observed = self.observed[gateway];
         let setting = match self.last.setting.version {
             0 => self.setting,
             _ => self.last.setting,
         };
-        let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
-        if opening > seen.drew && seen.seed_of != opening {
-            seen.seed_of = opening;
-            seen.seed = Some(Seed::from_bytes([7; 32]));
+        let opening = observed.next_opening(setting.opens_at_ms).unwrap_or(0);
+        if opening > observed.drew && observed.seed_of != opening {
+            observed.seed_of = opening;
+            observed.seed = Some(Seed::from_bytes([7; 32]));
         }
         CallContext {
             terms: self.terms,
             setting: self.setting,
-            seen,
+            observed,
             asked_ms: self.now_ms - self.late_ms,
         }
     }
 
-    fn heard(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
-        self.seen[gateway].apply_latest(&snapshot.seen);
+    fn apply_snapshot(&mut self, gateway: usize, snapshot: Snapshot) -> Snapshot {
+        self.observed[gateway].apply_latest(&snapshot.observed);
         self.last = snapshot;
         snapshot
     }
@@ -116,18 +116,20 @@ impl<'a> Pair<'a> {
     }
 
     fn tick_with(&mut self, gateway: usize, renewed: &[Renewal]) -> Snapshot {
-        let brought = self.brought(gateway);
+        let call_context = self.call_context(gateway);
         let reply = self
             .redis
-            .run(&room_tick::call(&self.keys, &brought, renewed));
-        let told = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
-        let expected = self.model.tick(self.now_ms, &of_model(&brought), renewed);
-        assert_eq!(told, expected);
-        self.heard(gateway, told)
+            .run(&room_tick::call(&self.keys, &call_context, renewed));
+        let parsed = room_tick::parse(&reply).unwrap_or_else(|_| panic!("{reply:?}"));
+        let expected = self
+            .model
+            .tick(self.now_ms, &of_model(&call_context), renewed);
+        assert_eq!(parsed, expected);
+        self.apply_snapshot(gateway, parsed)
     }
 
-    fn entered_alone(&mut self, gateway: usize, who: &[u8]) -> Snapshot {
-        let draw = self.seen[gateway].draw();
+    fn entered_alone(&mut self, gateway: usize, visitors: &[u8]) -> Snapshot {
+        let draw = self.observed[gateway].draw();
         let renewal = |number: &u8| {
             let place = self.passes.get(number).copied().unwrap_or(0);
             Renewal {
@@ -135,12 +137,12 @@ impl<'a> Pair<'a> {
                 entered_at: Some(draw.as_ref().map_or(place, |draw| draw.order(place))),
             }
         };
-        let renewed: Vec<_> = who.iter().map(renewal).collect();
+        let renewed: Vec<_> = visitors.iter().map(renewal).collect();
         self.tick_with(gateway, &renewed)
     }
 
-    fn ask(&mut self, gateway: usize, who: &[(u8, bool)]) -> Vec<(Status, u64)> {
-        let draw = self.seen[gateway].draw();
+    fn ask(&mut self, gateway: usize, visitors: &[(u8, bool)]) -> Vec<(Status, u64)> {
+        let draw = self.observed[gateway].draw();
         let ask = |(number, is_lost): &(u8, bool)| {
             let place = match is_lost {
                 true => 0,
@@ -154,33 +156,35 @@ impl<'a> Pair<'a> {
                 address: (number % 3 > 0).then_some([number % 3; 8]),
             }
         };
-        let asks: Vec<VisitorRequest> = who.iter().map(ask).collect();
-        self.ask_with(gateway, &asks, who)
+        let asks: Vec<VisitorRequest> = visitors.iter().map(ask).collect();
+        self.ask_with(gateway, &asks, visitors)
     }
 
     fn ask_with(
         &mut self,
         gateway: usize,
         asks: &[VisitorRequest],
-        who: &[(u8, bool)],
+        visitors: &[(u8, bool)],
     ) -> Vec<(Status, u64)> {
-        let mut brought = self.brought(gateway);
+        let mut call_context = self.call_context(gateway);
         // Gateways also learn from tokens.
-        let shown = asks.iter().map(|ask| ask.place).max().unwrap_or(0);
-        brought.seen.seq = brought.seen.seq.max(shown);
-        let reply = self.redis.run(&room_ask::call(&self.keys, &brought, asks));
-        let (snapshot, told) =
+        let displayed = asks.iter().map(|ask| ask.place).max().unwrap_or(0);
+        call_context.observed.seq = call_context.observed.seq.max(displayed);
+        let reply = self
+            .redis
+            .run(&room_ask::call(&self.keys, &call_context, asks));
+        let (snapshot, response) =
             room_ask::parse(&reply, asks.len()).unwrap_or_else(|_| panic!("{reply:?}"));
         let same: Vec<_> = asks.iter().map(same).collect();
-        let (expected, outcomes) = self.model.ask(self.now_ms, &of_model(&brought), &same);
-        assert_eq!((snapshot, &told), (expected, &outcomes));
-        self.heard(gateway, snapshot);
-        for ((number, _), (status, place)) in who.iter().zip(&told) {
+        let (expected, outcomes) = self.model.ask(self.now_ms, &of_model(&call_context), &same);
+        assert_eq!((snapshot, &response), (expected, &outcomes));
+        self.apply_snapshot(gateway, snapshot);
+        for ((number, _), (status, place)) in visitors.iter().zip(&response) {
             if *place > 0 && matches!(status, Status::Waiting | Status::Inside | Status::Hold) {
                 self.passes.insert(*number, *place);
             }
         }
-        told
+        response
     }
 
     fn set(&mut self, setting: Setting) {
@@ -188,8 +192,8 @@ impl<'a> Pair<'a> {
         assert_eq!(room_set::parse(&reply), Ok(self.model.set(setting)));
     }
 
-    fn lose(&mut self, what: u8) {
-        match what {
+    fn lose(&mut self, subject: u8) {
+        match subject {
             0 => {
                 self.delete("*");
                 self.model.lose();
@@ -250,12 +254,12 @@ impl<'a> Pair<'a> {
     }
 }
 
-fn of_model(brought: &CallContext) -> model::CallContext {
+fn of_model(call_context: &CallContext) -> model::CallContext {
     model::CallContext {
-        terms: brought.terms,
-        setting: brought.setting,
-        seen: brought.seen,
-        asked_ms: brought.asked_ms,
+        terms: call_context.terms,
+        setting: call_context.setting,
+        observed: call_context.observed,
+        asked_ms: call_context.asked_ms,
     }
 }
 
@@ -299,11 +303,11 @@ fn room_admits_in_order_and_never_exceeds_its_capacity() {
             .filter(|number| !entered.contains(number))
             .collect::<Vec<_>>()
         {
-            let told = pair.ask(1, &[(number, false)]);
-            if told[0].0 == Status::Inside {
+            let reply = pair.ask(1, &[(number, false)]);
+            if reply[0].0 == Status::Inside {
                 entered.push(number);
             }
-            assert!(pair.last.seen.inside <= 3);
+            assert!(pair.last.observed.inside <= 3);
         }
     }
     let mut sorted = entered[3..6].to_vec();
@@ -321,13 +325,13 @@ fn admission_pace_is_kept_whichever_gateway_ticks() {
     for number in 0..40 {
         pair.ask(0, &[(number, false)]);
     }
-    let before = pair.last.seen.head;
+    let before = pair.last.observed.head;
     for step in 0..100 {
         pair.wait(100);
         pair.tick(step % GATEWAYS, &[]);
     }
     // Two per second for ten seconds.
-    assert_eq!(pair.last.seen.head - before, 20);
+    assert_eq!(pair.last.observed.head - before, 20);
 }
 
 #[test]
@@ -335,13 +339,13 @@ fn unused_position_moves_on_and_double_exchange_is_one_session() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 1)).settled();
-    let told: Vec<_> = (0..4)
+    let replies: Vec<_> = (0..4)
         .map(|number| pair.ask(0, &[(number, false)])[0])
         .collect();
-    assert_eq!(told[0], (Status::Inside, 1));
-    assert_eq!(told[1], (Status::Waiting, 2));
+    assert_eq!(replies[0], (Status::Inside, 1));
+    assert_eq!(replies[1], (Status::Waiting, 2));
     pair.wait(SESSION_MS + 5_000);
-    assert_eq!(pair.tick(0, &[]).seen.head, 2, "the first one has left");
+    assert_eq!(pair.tick(0, &[]).observed.head, 2, "the first one has left");
     assert_eq!(
         pair.ask(1, &[(2, false)])[0].0,
         Status::Waiting,
@@ -349,13 +353,13 @@ fn unused_position_moves_on_and_double_exchange_is_one_session() {
     );
     let snapshot = pair.idle(CLAIM_MS + CLAIM_MS / 32, &[]);
     assert_eq!(
-        (snapshot.seen.head, snapshot.missed),
+        (snapshot.observed.head, snapshot.missed),
         (3, 1),
         "it has not come"
     );
-    let told = pair.ask(2, &[(2, false), (2, false)]);
-    assert_eq!(told, [(Status::Inside, 3), (Status::Inside, 3)]);
-    assert_eq!(pair.last.seen.inside, 1);
+    let replies = pair.ask(2, &[(2, false), (2, false)]);
+    assert_eq!(replies, [(Status::Inside, 3), (Status::Inside, 3)]);
+    assert_eq!(pair.last.observed.inside, 1);
     // A late visitor moves to the end.
     assert_eq!(pair.ask(0, &[(1, false)]), [(Status::Waiting, 5)]);
 }
@@ -368,9 +372,9 @@ fn pass_is_valid_for_one_session() {
     pair.terms.claim_ms = 640_000;
     assert_eq!(pair.ask(0, &[(0, false)]), [(Status::Inside, 1)]);
     pair.wait(SESSION_MS + 5_000);
-    let told = pair.ask(1, &[(0, false)]);
+    let reply = pair.ask(1, &[(0, false)]);
     assert_eq!(
-        told,
+        reply,
         [(Status::Inside, 2)],
         "its session is over: it is a newcomer"
     );
@@ -382,27 +386,27 @@ fn positions_are_restored_after_loss_and_none_is_given_twice() {
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(60, 0)).settled();
     pair.terms.address_max = 0;
-    let mut given = BTreeSet::new();
+    let mut input = BTreeSet::new();
     for number in 0..20 {
         let (_, place) = pair.ask(usize::from(number) % GATEWAYS, &[(number, false)])[0];
-        assert!(given.insert(place), "{place} twice");
+        assert!(input.insert(place), "{place} twice");
     }
-    let head = pair.last.seen.head;
+    let head = pair.last.observed.head;
     // Only one gateway has seen the last position. Redis loses everything, and a gateway with older state calls first.
     pair.lose(0);
-    pair.seen[0] = RoomState::default();
+    pair.observed[0] = RoomState::default();
     assert_eq!(pair.ask(0, &[(100, false)]), [(Status::Settling, 0)]);
     for gateway in 0..GATEWAYS {
         pair.tick(gateway, &[]);
     }
-    assert_eq!(pair.last.seen.head, head);
+    assert_eq!(pair.last.observed.head, head);
     pair.wait(SETTLE_MS);
     let (status, place) = pair.ask(0, &[(100, false)])[0];
     assert_eq!(status, Status::Waiting);
-    assert!(given.insert(place), "{place} twice");
+    assert!(input.insert(place), "{place} twice");
     // A position that was called before the loss can still be claimed.
     pair.wait(1_000);
-    let head = pair.tick(1, &[]).seen.head;
+    let head = pair.tick(1, &[]).observed.head;
     assert!(head > 1);
     let next = pair.passes.iter().find(|(_, place)| **place == head);
     let next = *next.unwrap().0;
@@ -421,13 +425,13 @@ fn visitors_inside_still_count_after_redis_data_loss() {
     for number in 0..8 {
         pair.ask(0, &[(number, false)]);
     }
-    assert_eq!(pair.tick(0, &[]).seen.inside, 4);
+    assert_eq!(pair.tick(0, &[]).observed.inside, 4);
     pair.lose(0);
     pair.tick(0, &[]);
     pair.wait(SETTLE_MS);
     let snapshot = pair.tick(0, &[0, 1, 2]);
     assert_eq!(
-        (snapshot.seen.inside, snapshot.seen.head),
+        (snapshot.observed.inside, snapshot.observed.head),
         (4, 4),
         "three and a ghost"
     );
@@ -436,7 +440,7 @@ fn visitors_inside_still_count_after_redis_data_loss() {
     pair.tick(0, &[0, 1, 2]);
     pair.wait(SESSION_MS / 2 + 5_000 - SETTLE_MS);
     let snapshot = pair.tick(0, &[]);
-    assert_eq!((snapshot.seen.inside, snapshot.seen.head), (3, 5));
+    assert_eq!((snapshot.observed.inside, snapshot.observed.head), (3, 5));
 }
 
 #[test]
@@ -456,16 +460,16 @@ fn early_visitors_are_shuffled_and_late_ones_queue_behind() {
             (Status::Waiting, u64::from(number) + 1)
         );
     }
-    assert!(pair.last.is_lobby && pair.last.seen.head == 0);
+    assert!(pair.last.is_lobby && pair.last.observed.head == 0);
     pair.wait(opens_at_ms - pair.now_ms);
     pair.terms.claim_ms = 640_000;
     let snapshot = pair.tick(1, &[]);
-    assert_eq!((snapshot.seen.base, snapshot.seen.drawn), (0, 20));
-    let draw = snapshot.seen.draw().unwrap();
+    assert_eq!((snapshot.observed.base, snapshot.observed.drawn), (0, 20));
+    let draw = snapshot.observed.draw().unwrap();
     pair.tick(0, &[]);
     assert_eq!(pair.ask(0, &[(50, false)])[0].1, 21);
     // They enter in the order of the draw.
-    for order in 1..=snapshot.seen.head {
+    for order in 1..=snapshot.observed.head {
         let number = u8::try_from(draw.place(order) - 1).unwrap();
         assert_eq!(
             pair.ask(1, &[(number, false)])[0].0,
@@ -478,10 +482,10 @@ fn early_visitors_are_shuffled_and_late_ones_queue_behind() {
     for gateway in 0..GATEWAYS {
         pair.tick(gateway, &[]);
     }
-    let again = pair.last.seen;
+    let again = pair.last.observed;
     assert_eq!(
         (again.base, again.drawn, again.seed),
-        (0, 20, snapshot.seen.seed)
+        (0, 20, snapshot.observed.seed)
     );
 }
 
@@ -495,8 +499,8 @@ fn earlier_opening_draws_at_once_and_only_once() {
         ..Setting::default()
     };
     let mut pair = Pair::new(&mut redis, opens_in(0, 3_600_000)).settled();
-    let who: Vec<_> = (0..6).map(|number| (number, false)).collect();
-    pair.ask(0, &who);
+    let visitors: Vec<_> = (0..6).map(|number| (number, false)).collect();
+    pair.ask(0, &visitors);
     pair.set(opens_in(1, 5_000));
     for gateway in [0, 1, 0] {
         assert!(pair.tick(gateway, &[]).is_lobby);
@@ -504,14 +508,17 @@ fn earlier_opening_draws_at_once_and_only_once() {
     pair.wait(5_000);
     let drawn = pair.tick(1, &[]);
     assert!(!drawn.is_lobby);
-    assert_eq!((drawn.seen.drew, drawn.seen.drawn), (NOW_MS + 5_000, 6));
+    assert_eq!(
+        (drawn.observed.drew, drawn.observed.drawn),
+        (NOW_MS + 5_000, 6)
+    );
     pair.idle(2 * terms().claim_ms, &[]);
     // An opening in the past has no effect.
     pair.set(opens_in(2, 1_000));
     pair.ask(0, &[(7, false), (8, false)]);
     for gateway in [0, 1, 0] {
-        let told = pair.tick(gateway, &[]);
-        assert_eq!((told.is_lobby, told.seen.drawn), (false, 6));
+        let reply = pair.tick(gateway, &[]);
+        assert_eq!((reply.is_lobby, reply.observed.drawn), (false, 6));
     }
 }
 
@@ -542,8 +549,8 @@ fn one_address_takes_no_more_places_than_allowed() {
             .all(|status| *status == Status::Address)
     );
     pair.wait(30_000);
-    let told = pair.ask_with(0, &[ask(14)], &[(14, false)]);
-    assert_eq!(told[0].0, Status::Waiting, "in the next window");
+    let reply = pair.ask_with(0, &[ask(14)], &[(14, false)]);
+    assert_eq!(reply[0].0, Status::Waiting, "in the next window");
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Model {
     }
 }
 
-fn held(redis: &mut Redis, key: &[u8]) -> BTreeMap<String, u64> {
+fn stored_counts(redis: &mut Redis, key: &[u8]) -> BTreeMap<String, u64> {
     let Value::Array(all) = redis.command(&[b"HGETALL", key]) else {
         panic!("no hash");
     };
@@ -62,7 +62,7 @@ fn tally_counts_match_the_model_and_finally_expire() {
             let left_out = redis.run(&tally::call(&key, counts.clone()));
             prop_assert_eq!(left_out, Value::Integer(model.add(&counts)));
         }
-        prop_assert_eq!(held(redis, &key), model.0);
+        prop_assert_eq!(stored_counts(redis, &key), model.0);
         let ttl = redis.command(&[b"TTL", &key]);
         prop_assert!(matches!(ttl, Value::Integer(s) if s <= KEPT_S as i64));
         Ok(())
@@ -86,5 +86,5 @@ fn full_tally_minute_counts_only_existing_names() {
     let left_out = redis.run(&tally::call(&key, counts.clone()));
     assert_eq!(left_out, Value::Integer(1));
     model.add(&counts);
-    assert_eq!(held(&mut redis, &key), model.0);
+    assert_eq!(stored_counts(&mut redis, &key), model.0);
 }

@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let mut stop = Stop::new()?;
         tokio::select! {
             measured = measure(arguments, &binary) => measured,
-            () = stop.asked() => anyhow::bail!("stopped"),
+            () = stop.wait_for_signal() => anyhow::bail!("stopped"),
         }
     })?;
     if let Some(file) = &arguments.report {

@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let mut stop = Stop::new()?;
         tokio::select! {
             filled = measure(arguments.links, &binary) => filled,
-            () = stop.asked() => anyhow::bail!("stopped"),
+            () = stop.wait_for_signal() => anyhow::bail!("stopped"),
         }
     })?;
     if let Some(file) = &arguments.report {

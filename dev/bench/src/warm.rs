@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         };
         let report = tokio::select! {
             report = measured => report?,
-            () = stop.asked() => return Ok(ExitCode::FAILURE),
+            () = stop.wait_for_signal() => return Ok(ExitCode::FAILURE),
         };
         println!("{}", report.table());
         if let Some(file) = &arguments.report {
@@ -255,7 +255,7 @@ impl Buyer {
 async fn buy(stack: &Stack, plan: Plan, large: &str, others: &[String]) -> Result<Verdicts> {
     let mut verdicts = Verdicts::new();
     for buyer in Buyer::ALL {
-        let seen = verdicts.entry(buyer).or_default();
+        let observed = verdicts.entry(buyer).or_default();
         for n in 0..buyer.count(&plan) {
             let sale = match buyer {
                 Buyer::Elsewhere => others.get(n as usize).context("a sale")?,
@@ -271,7 +271,7 @@ async fn buy(stack: &Stack, plan: Plan, large: &str, others: &[String]) -> Resul
                 answer.status,
                 answer.text()
             );
-            *seen.entry(verdict).or_default() += 1;
+            *observed.entry(verdict).or_default() += 1;
         }
     }
     Ok(verdicts)

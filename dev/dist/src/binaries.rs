@@ -101,12 +101,15 @@ impl Build {
 fn check_static(binary: &Path) -> Result<()> {
     let mut readelf = Command::new("readelf");
     readelf.args(["--program-headers", "--dynamic", "--wide"]);
-    let said = command::succeed(readelf.arg(binary), QUICK);
-    let said = said
+    let output = command::succeed(readelf.arg(binary), QUICK);
+    let output = output
         .context("cannot run readelf, which checks that a binary is static (Debian: apt-get install binutils)")?;
     let path = binary.display();
-    ensure!(!said.contains("INTERP"), "{path} needs a dynamic linker");
-    ensure!(!said.contains("(NEEDED)"), "{path} needs a shared library");
+    ensure!(!output.contains("INTERP"), "{path} needs a dynamic linker");
+    ensure!(
+        !output.contains("(NEEDED)"),
+        "{path} needs a shared library"
+    );
     Ok(())
 }
 
@@ -116,18 +119,18 @@ fn check_static(binary: &Path) -> Result<()> {
 /// The output differs.
 pub fn check_version(folder: &Folder, build: Build) -> Result<()> {
     let mut version = Command::new(folder.at(ORIGIN));
-    let said = command::succeed(version.arg("--version").env_clear(), QUICK)?;
+    let output = command::succeed(version.arg("--version").env_clear(), QUICK)?;
     let start = format!("weir-origin {} (commit ", weir_version::VERSION);
-    let commit = said.strip_prefix(&start).and_then(|rest| rest.get(..12));
+    let commit = output.strip_prefix(&start).and_then(|rest| rest.get(..12));
     let is_commit =
         commit.is_some_and(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit()));
     ensure!(
-        said.starts_with(&start) && said.contains(", rustc "),
-        "weir-origin --version says {said:?}"
+        output.starts_with(&start) && output.contains(", rustc "),
+        "weir-origin --version says {output:?}"
     );
     ensure!(
         build == Build::Fast || is_commit,
-        "weir-origin --version has no commit: {said:?}; build in a git clone, or set WEIR_COMMIT to 12 digits"
+        "weir-origin --version has no commit: {output:?}; build in a git clone, or set WEIR_COMMIT to 12 digits"
     );
     Ok(())
 }

@@ -263,8 +263,8 @@ async fn limits(set_up: &SetUp) -> Result<()> {
 }
 
 async fn links(set_up: &SetUp, readme: &Readme) -> Result<()> {
-    let made = set_up.admin("/links", &readme.link, 201).await?;
-    ensure!(made["code"] == "hello", "{made}");
+    let response = set_up.admin("/links", &readme.link, 201).await?;
+    ensure!(response["code"] == "hello", "{response}");
     let authority = set_up.gateway.trim_start_matches("http://");
     let follow = async || -> Result<Response> {
         let request = Request::builder().uri("/hello").header("host", LINK_HOST);
@@ -310,8 +310,8 @@ async fn events(set_up: &SetUp) -> Result<()> {
         "application/json",
         "{}".into(),
     );
-    let known = view.await?;
-    ensure!(known.status < 300, "{}", known.text());
+    let existing = view.await?;
+    ensure!(existing.status < 300, "{}", existing.text());
     let url = format!("{}/events", set_up.gateway);
     let headers = [
         ("content-type", "application/json"),
@@ -342,8 +342,8 @@ async fn fitment(set_up: &SetUp) -> Result<()> {
     let headers = [("content-type", "application/json")];
     let ask = async || http::send(Method::POST, &url, &headers, body.clone()).await;
     let fits = |answer: &Response| {
-        let told = answer.json().unwrap_or_default();
-        told["skus"][0]["answers"] == json!(["fits"])
+        let document = answer.json().unwrap_or_default();
+        document["skus"][0]["answers"] == json!(["fits"])
     };
     retry_until(ask, fits).await?;
     Ok(())
@@ -404,10 +404,10 @@ impl SetUp {
     /// Imports a fitment table, and waits until it is applied.
     async fn import(&self, kind: &str, table: &str) -> Result<()> {
         let path = format!("/fitment/imports?kind={kind}&format=csv");
-        let taken = self.ask(Method::POST, &path, "text/csv", table.to_owned());
-        let taken = taken.await?;
-        ensure!(taken.status == 202, "{}", taken.text());
-        let path = format!("/fitment/imports/{}", taken.json()?["id"]);
+        let accepted = self.ask(Method::POST, &path, "text/csv", table.to_owned());
+        let accepted = accepted.await?;
+        ensure!(accepted.status == 202, "{}", accepted.text());
+        let path = format!("/fitment/imports/{}", accepted.json()?["id"]);
         let look = async || {
             self.ask(Method::GET, &path, "text/csv", String::new())
                 .await

@@ -23,11 +23,11 @@ impl Folder {
     /// # Errors
     /// The folder cannot be created.
     pub fn empty(path: &Path) -> Result<Self> {
-        let told = || format!("cannot make {}", path.display());
+        let reply = || format!("cannot make {}", path.display());
         if path.exists() {
-            fs::remove_dir_all(path).with_context(told)?;
+            fs::remove_dir_all(path).with_context(reply)?;
         }
-        fs::create_dir_all(path).with_context(told)?;
+        fs::create_dir_all(path).with_context(reply)?;
         Ok(Self(path.to_path_buf()))
     }
 

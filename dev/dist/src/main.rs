@@ -98,7 +98,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_well_defined() {
+    fn command_line_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 }

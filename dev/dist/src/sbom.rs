@@ -85,8 +85,8 @@ pub fn make() -> Result<String> {
         ])
         .args(["--filter-platform", "x86_64-unknown-linux-musl"])
         .current_dir(workspace::root());
-    let said = command::succeed(&mut cargo, LIMIT)?;
-    json_of(&serde_json::from_str(&said).context("cargo metadata")?)
+    let output = command::succeed(&mut cargo, LIMIT)?;
+    json_of(&serde_json::from_str(&output).context("cargo metadata")?)
 }
 
 fn json_of(metadata: &Metadata) -> Result<String> {

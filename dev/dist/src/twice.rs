@@ -42,11 +42,11 @@ pub fn check(folder: &Folder) -> Result<()> {
         .arg("filters")
         .current_dir(&copy)
         .env("CARGO_MANIFEST_DIR", copy.join("dev/dist"));
-    let said = command::succeed(&mut again, BUILD_LIMIT).context("the second build")?;
-    let second = of_filters(&said);
+    let output = command::succeed(&mut again, BUILD_LIMIT).context("the second build")?;
+    let second = of_filters(&output);
     ensure!(
         !second.is_empty(),
-        "the second build printed no filters: {said}"
+        "the second build printed no filters: {output}"
     );
     let sums = std::fs::read_to_string(folder.at(crate::folder::SUMS))?;
     let first = of_filters(&sums);

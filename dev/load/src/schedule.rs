@@ -46,9 +46,9 @@ mod tests {
         assert_eq!(schedule.take(start), Some(start));
         assert_eq!(schedule.take(start), None, "the second is due after 1 ms");
         let late = start + Duration::from_millis(10);
-        let taken: Vec<_> = std::iter::from_fn(|| schedule.take(late)).collect();
-        assert_eq!(taken.len(), 10);
-        for (n, due) in taken.iter().enumerate() {
+        let accepted: Vec<_> = std::iter::from_fn(|| schedule.take(late)).collect();
+        assert_eq!(accepted.len(), 10);
+        for (n, due) in accepted.iter().enumerate() {
             assert_eq!(*due, start + Duration::from_millis(n as u64 + 1));
         }
     }
@@ -58,7 +58,7 @@ mod tests {
         let start = Instant::now();
         let mut schedule = Schedule::new(start, 3_333.0);
         let end = start + Duration::from_secs(100);
-        let taken = std::iter::from_fn(|| schedule.take(end)).count();
-        assert_eq!(taken, 333_301, "both ends count");
+        let accepted = std::iter::from_fn(|| schedule.take(end)).count();
+        assert_eq!(accepted, 333_301, "both ends count");
     }
 }

@@ -117,8 +117,8 @@ fn unanswered_request_counts_with_its_waiting_time() {
 fn connection_closed_by_the_server_is_reopened() {
     let server = server(|mut stream| {
         let mut buffer = [0; 1_024];
-        let came = stream.read(&mut buffer);
-        if came.is_ok_and(|read| read > 0) {
+        let received = stream.read(&mut buffer);
+        if received.is_ok_and(|read| read > 0) {
             stream.write_all(ANSWER).ok();
         }
     });

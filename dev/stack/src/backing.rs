@@ -44,9 +44,10 @@ impl Backing {
     /// An existing Redis that answers.
     pub(crate) async fn running(url: &str) -> Result<Self> {
         let there = Self::at(url)?;
-        let asked = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
-        let asked = asked.unwrap_or_else(|_| Err(anyhow!("no answer within {ANSWER_LIMIT:?}")));
-        asked.with_context(|| {
+        let requested = tokio::time::timeout(ANSWER_LIMIT, ping(url)).await;
+        let requested =
+            requested.unwrap_or_else(|_| Err(anyhow!("no answer within {ANSWER_LIMIT:?}")));
+        requested.with_context(|| {
             format!(
                 "no answer from Redis at {url}: start Redis there, or omit --redis-url to start one"
             )
@@ -189,8 +190,11 @@ mod tests {
         let port = ports::free().unwrap();
         let url = format!("redis://127.0.0.1:{port}");
         let error = Backing::running(&url).await.err().unwrap();
-        let told = format!("{error:#}");
-        assert!(told.contains(&url) && told.contains("refused"), "{told}");
+        let message = format!("{error:#}");
+        assert!(
+            message.contains(&url) && message.contains("refused"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(crate) fn binary_of(build: Command, name: &str) -> Result<PathBuf> {
 }
 
 /// Runs a cargo build and returns its JSON messages.
-pub(crate) fn messages(mut build: Command, what: &str) -> Result<String> {
+pub(crate) fn messages(mut build: Command, subject: &str) -> Result<String> {
     let output = build
         .arg("--message-format=json-render-diagnostics")
         .current_dir(workspace::root())
@@ -82,7 +82,7 @@ pub(crate) fn messages(mut build: Command, what: &str) -> Result<String> {
         .context("cannot start cargo")?;
     ensure!(
         output.status.success(),
-        "building {what} failed ({})\n{}",
+        "building {subject} failed ({})\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim_end()
     );

@@ -110,8 +110,8 @@ impl CassandraServer {
 }
 
 fn command(tool: &Cassandra, config: &Path, dir: &Path) -> Command {
-    let all = |what: &str, names: &[&str]| -> Vec<String> {
-        let one = |name: &&str| format!("--add-{what}={name}=ALL-UNNAMED");
+    let all = |subject: &str, names: &[&str]| -> Vec<String> {
+        let one = |name: &&str| format!("--add-{subject}={name}=ALL-UNNAMED");
         names.iter().map(one).collect()
     };
     let mut flags = all("exports", &EXPORTS);

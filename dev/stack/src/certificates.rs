@@ -25,17 +25,17 @@ pub struct Certificates {
 impl Certificates {
     /// Returns the files in `dir`; `openssl` creates them if missing. The authority's private key is deleted.
     pub fn kept_in(dir: &Path) -> Result<Self> {
-        let made = Self {
+        let created = Self {
             ca: dir.join("ca.pem"),
             certificate: dir.join("server.pem"),
             key: dir.join("server.key"),
         };
-        if !made.certificate.is_file() {
+        if !created.certificate.is_file() {
             std::fs::create_dir_all(dir)
                 .with_context(|| format!("cannot create {}", dir.display()))?;
             make(dir)?;
         }
-        Ok(made)
+        Ok(created)
     }
 }
 
@@ -91,14 +91,14 @@ mod tests {
     #[test]
     fn certificate_is_signed_by_the_authority_and_made_once() {
         let temp = tempfile::tempdir().unwrap();
-        let made = Certificates::kept_in(temp.path()).unwrap();
+        let certificates = Certificates::kept_in(temp.path()).unwrap();
         let mut verify = Command::new("openssl");
         verify.args(["verify", "-verify_ip", "127.0.0.1", "-CAfile"]);
-        verify.args([&made.ca, &made.certificate]);
+        verify.args([&certificates.ca, &certificates.certificate]);
         command::succeed(&mut verify, LIMIT).unwrap();
-        let first = std::fs::read(&made.certificate).unwrap();
+        let first = std::fs::read(&certificates.certificate).unwrap();
         Certificates::kept_in(temp.path()).unwrap();
-        assert_eq!(std::fs::read(&made.certificate).unwrap(), first);
+        assert_eq!(std::fs::read(&certificates.certificate).unwrap(), first);
         assert!(!temp.path().join("ca.key").exists());
     }
 }

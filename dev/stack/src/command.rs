@@ -51,20 +51,20 @@ fn is_of_a_package(name: &OsStr) -> bool {
 /// Runs `command` without a terminal. After `limit`, kills it and returns an error. A non-zero exit code is not an
 /// error here: see [`succeed`].
 pub fn run(command: &mut Command, limit: Duration) -> Result<CommandOutput> {
-    let shown = show(command);
+    let displayed = show(command);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start `{shown}`"))?;
+        .with_context(|| format!("cannot start `{displayed}`"))?;
     let stdout = read_in_background(child.stdout.take());
     let stderr = read_in_background(child.stderr.take());
     let status = wait_until(&mut child, Instant::now() + limit)?;
     let Some(status) = status else {
         child.kill().ok();
         child.wait().ok();
-        bail!("`{shown}` did not finish within {} s", limit.as_secs());
+        bail!("`{displayed}` did not finish within {} s", limit.as_secs());
     };
     Ok(CommandOutput {
         status,

@@ -129,9 +129,9 @@ async fn request(
     fault: watch::Receiver<Fault>,
     freezes: bool,
 ) {
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut chunk = vec![0; PIECE_BYTES];
     loop {
-        let read = match from.read(&mut piece).await {
+        let read = match from.read(&mut chunk).await {
             Ok(read) if read > 0 => read,
             _ => return,
         };
@@ -141,7 +141,7 @@ async fn request(
             Fault::Freeze if freezes => return pending().await,
             _ => {}
         }
-        if to.write_all(&piece[..read]).await.is_err() {
+        if to.write_all(&chunk[..read]).await.is_err() {
             return;
         }
     }
@@ -153,9 +153,9 @@ async fn reply(
     mut fault: watch::Receiver<Fault>,
     freezes: bool,
 ) {
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut chunk = vec![0; PIECE_BYTES];
     loop {
-        let read = match from.read(&mut piece).await {
+        let read = match from.read(&mut chunk).await {
             Ok(read) if read > 0 => read,
             _ => return,
         };
@@ -168,7 +168,7 @@ async fn reply(
             // Replies received now belong to earlier requests.
             Fault::Lose | Fault::Pass | Fault::Freeze => {}
         }
-        if to.write_all(&piece[..read]).await.is_err() {
+        if to.write_all(&chunk[..read]).await.is_err() {
             return;
         }
     }

@@ -247,7 +247,12 @@ mod tests {
     fn each_broker_is_configured_with_its_peers_and_its_ports() {
         let at = |broker, controller| Ports { broker, controller };
         let text = properties(1, &[at(1, 2), at(3, 4)], Path::new("/d/kafka-1"));
-        let has = |line: &str| assert!(text.lines().any(|known| known == line), "{line}: {text}");
+        let has = |line: &str| {
+            assert!(
+                text.lines().any(|existing| existing == line),
+                "{line}: {text}"
+            )
+        };
         has("node.id=1");
         has("controller.quorum.voters=0@127.0.0.1:2,1@127.0.0.1:4");
         has("listeners=CLIENTS://127.0.0.1:3,CONTROLLERS://127.0.0.1:4");

@@ -95,8 +95,8 @@ pub struct Origin {
 impl Origin {
     /// Starts `binary` and waits until it is ready.
     pub async fn start(binary: &Path, options: OriginOptions, log: &Path) -> Result<Self> {
-        let (binary, given) = (binary.to_path_buf(), options.clone());
-        let process = Process::start("origin", log, move || origin_command(&binary, &given))?;
+        let (binary, input) = (binary.to_path_buf(), options.clone());
+        let process = Process::start("origin", log, move || origin_command(&binary, &input))?;
         let mut origin = Self { process, options };
         origin.wait_ready().await?;
         Ok(origin)
@@ -219,12 +219,15 @@ mod tests {
             flags: vec![],
             secrets: Secrets::random().unwrap(),
         };
-        let shown = command::show(&origin_command(Path::new("weir-origin"), &options));
-        assert!(shown.contains("sqlite:///d/weir.db"), "{shown}");
-        assert!(!shown.contains(&options.secrets.claim), "{shown}");
-        assert!(!shown.contains(&options.secrets.payment), "{shown}");
-        assert!(!shown.contains(&options.secrets.admin_token), "{shown}");
-        assert!(!shown.contains("hush"), "{shown}");
-        assert!(!shown.contains("sealed"), "{shown}");
+        let displayed = command::show(&origin_command(Path::new("weir-origin"), &options));
+        assert!(displayed.contains("sqlite:///d/weir.db"), "{displayed}");
+        assert!(!displayed.contains(&options.secrets.claim), "{displayed}");
+        assert!(!displayed.contains(&options.secrets.payment), "{displayed}");
+        assert!(
+            !displayed.contains(&options.secrets.admin_token),
+            "{displayed}"
+        );
+        assert!(!displayed.contains("hush"), "{displayed}");
+        assert!(!displayed.contains("sealed"), "{displayed}");
     }
 }

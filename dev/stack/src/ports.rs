@@ -17,7 +17,7 @@ static GIVEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 pub fn free() -> Result<u16> {
     let dir = lock_dir();
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut input = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     // Processes start at different ports, so that they rarely collide.
     let count = RANGE.len();
     let start = (std::process::id() as usize).wrapping_mul(97) % count;
@@ -29,7 +29,7 @@ pub fn free() -> Result<u16> {
             .write(true)
             .open(dir.join(port.to_string()))?;
         if file.try_lock().is_ok() && is_unused(port) {
-            given.push(file);
+            input.push(file);
             return Ok(port);
         }
     }

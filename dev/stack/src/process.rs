@@ -325,9 +325,9 @@ fn spawn(command: Command) -> Result<Child> {
     type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
-        let (orders, taken) = mpsc::channel::<Order>();
+        let (orders, accepted) = mpsc::channel::<Order>();
         std::thread::spawn(move || {
-            for (mut command, answer) in taken {
+            for (mut command, answer) in accepted {
                 answer.send(command.spawn()).ok();
             }
         });
@@ -371,8 +371,11 @@ mod tests {
         let (_temp, mut process) = shell("echo out; echo reason >&2; exit 7");
         let died = wait_for_end(&mut process);
         assert_eq!((died.name.as_str(), died.status.code()), ("child", Some(7)));
-        let shown = died.to_string();
-        assert!(shown.contains("out") && shown.contains("reason"), "{shown}");
+        let message = died.to_string();
+        assert!(
+            message.contains("out") && message.contains("reason"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -190,7 +190,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, hyper::Error> {
     let (status, body) = match checkout(&caller, &request).await {
-        Ok(told) => (StatusCode::OK, told.body),
+        Ok(reply) => (StatusCode::OK, reply.body),
         Err(error) => {
             let body = json!({ "error": "not_paid", "message": format!("{error:#}") });
             (StatusCode::BAD_GATEWAY, body.to_string().into())
@@ -205,12 +205,12 @@ async fn checkout(caller: &Caller, request: &Request<Incoming>) -> Result<Respon
     ensure!(request.method() == Method::POST, "pay with POST");
     let payment = request.uri().path().strip_prefix(CHECKOUT);
     let payment = payment.context("nothing to pay here")?;
-    let told = caller.notify_shop(payment, "paid").await?;
+    let reply = caller.notify_shop(payment, "paid").await?;
     ensure!(
-        told.status == 200,
+        reply.status == 200,
         "the shop answered {}: {}",
-        told.status,
-        told.text()
+        reply.status,
+        reply.text()
     );
-    Ok(told)
+    Ok(reply)
 }

@@ -331,7 +331,7 @@ async fn wait_for_cluster(nodes: &[RedisServer]) -> Result<()> {
                 .query_async(&mut connection)
                 .await?;
             let size = format!("cluster_size:{}", nodes.len());
-            let is_so = |line: &str| info.lines().any(|known| known == line);
+            let is_so = |line: &str| info.lines().any(|existing| existing == line);
             if is_so("cluster_state:ok") && is_so(&size) {
                 break;
             }
@@ -370,17 +370,17 @@ async fn wait_for_announced(nodes: &[RedisServer], proxies: &[FaultProxy]) -> Re
     for node in nodes {
         let mut connection = node.connection().await?;
         loop {
-            let known: String = redis::cmd("CLUSTER")
+            let existing: String = redis::cmd("CLUSTER")
                 .arg("NODES")
                 .query_async(&mut connection)
                 .await?;
-            let is_known = |proxy: &FaultProxy| known.contains(&format!(":{}@", proxy.port()));
+            let is_known = |proxy: &FaultProxy| existing.contains(&format!(":{}@", proxy.port()));
             if proxies.iter().all(is_known) {
                 break;
             }
             ensure!(
                 Instant::now() < deadline,
-                "the cluster does not list the proxies:\n{known}"
+                "the cluster does not list the proxies:\n{existing}"
             );
             tokio::time::sleep(CLUSTER_POLL).await;
         }

@@ -2,17 +2,17 @@
 
 /// Receives one line per step or result.
 pub trait Reporter {
-    /// Reports `text` about `what`, a short name such as "envoy".
-    fn line(&mut self, what: &str, text: &str);
+    /// Reports `text` about `subject`, a short name such as "envoy".
+    fn line(&mut self, subject: &str, text: &str);
 }
 
-/// Prints `what` and `text` in two columns to standard error. Standard output is only for results.
+/// Prints `subject` and `text` in two columns to standard error. Standard output is only for results.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Console;
 
 impl Reporter for Console {
-    fn line(&mut self, what: &str, text: &str) {
-        eprintln!("{what:<13} {text}");
+    fn line(&mut self, subject: &str, text: &str) {
+        eprintln!("{subject:<13} {text}");
     }
 }
 
@@ -21,9 +21,9 @@ impl Reporter for Console {
 pub struct ProgressReporter;
 
 impl Reporter for ProgressReporter {
-    fn line(&mut self, what: &str, text: &str) {
+    fn line(&mut self, subject: &str, text: &str) {
         if text.ends_with('…') {
-            Console.line(what, text);
+            Console.line(subject, text);
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct RecordingReporter {
 }
 
 impl Reporter for RecordingReporter {
-    fn line(&mut self, what: &str, text: &str) {
-        self.lines.push((what.to_owned(), text.to_owned()));
+    fn line(&mut self, subject: &str, text: &str) {
+        self.lines.push((subject.to_owned(), text.to_owned()));
     }
 }

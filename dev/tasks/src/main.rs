@@ -178,7 +178,7 @@ mod tests {
 
     /// clap detects most definition errors only at run time.
     #[test]
-    fn the_command_line_is_well_defined() {
+    fn command_line_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 }

@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         let mut stop = Stop::new()?;
         let mut stack = tokio::select! {
             stack = start(builder) => stack?,
-            () = stop.asked() => return Ok(ExitCode::SUCCESS),
+            () = stop.wait_for_signal() => return Ok(ExitCode::SUCCESS),
         };
         match has_all {
             true => println!("{}", everything::begin(&stack).await?),
@@ -165,7 +165,7 @@ pub async fn start(builder: Builder) -> Result<Stack> {
 pub async fn stay_up(stack: &mut Stack, stop: &mut Stop) -> Result<ExitCode> {
     loop {
         tokio::select! {
-            () = stop.asked() => break,
+            () = stop.wait_for_signal() => break,
             () = tokio::time::sleep(WATCH) => stack.check_children()?,
         }
     }
@@ -249,7 +249,7 @@ impl Stop {
     }
 
     /// Waits for either signal.
-    pub async fn asked(&mut self) {
+    pub async fn wait_for_signal(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

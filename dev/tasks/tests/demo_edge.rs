@@ -22,11 +22,11 @@ fn demo_sells_one_stock_through_workerd_and_envoy() {
         .args(["--connections", "8", "--report"])
         .arg(&file);
     let output = demo.output().unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{shown}{failed}");
-    assert!(shown.contains("✓ audit: stock 0 + transfers 0 + claims 0 + orders 60 = total 60"));
-    assert!(shown.contains("the stock is in its objects"), "{shown}");
+    assert!(output.status.success(), "{printed}{failed}");
+    assert!(printed.contains("✓ audit: stock 0 + transfers 0 + claims 0 + orders 60 = total 60"));
+    assert!(printed.contains("the stock is in its objects"), "{printed}");
     let report: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(report["good"], true, "{report}");
     assert_eq!(report["orders_paid"], 60, "{report}");

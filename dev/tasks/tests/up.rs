@@ -60,11 +60,11 @@ async fn commands_printed_by_up_work_when_pasted() {
             let command = format!("{line} --fail --silent --show-error");
             let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
             assert!(ran.status.success(), "{command}: {ran:?}");
-            let said = String::from_utf8_lossy(&ran.stdout);
+            let output = String::from_utf8_lossy(&ran.stdout);
             if line.ends_with("/shop/") {
-                assert!(said.contains("You are in the shop."), "{said}");
+                assert!(output.contains("You are in the shop."), "{output}");
             }
-            assert!(!said.contains("\"rejected\":1"), "{command}: {said}");
+            assert!(!output.contains("\"rejected\":1"), "{command}: {output}");
             commands += 1;
         } else if let Some(at) = line.find("http://").filter(|_| !line.starts_with("for ")) {
             let url = line[at..].split_whitespace().next().unwrap();
@@ -81,12 +81,12 @@ async fn commands_printed_by_up_work_when_pasted() {
         }
     }
     assert!(addresses >= 6 && commands >= 5, "{text}");
-    pages_of_another_port_may_use_it(&gateway).await;
+    pages_of_another_port_are_allowed(&gateway).await;
 }
 
-async fn pages_of_another_port_may_use_it(gateway: &str) {
+async fn pages_of_another_port_are_allowed(gateway: &str) {
     let page = ("origin", "http://localhost:5173");
-    for (path, wanted) in [
+    for (path, expected) in [
         ("/events", "content-type,x-weir-write-key"),
         ("/sales/demo/orders", "idempotency-key"),
         ("/history", "content-type"),
@@ -94,7 +94,7 @@ async fn pages_of_another_port_may_use_it(gateway: &str) {
         let headers = [
             page,
             ("access-control-request-method", "POST"),
-            ("access-control-request-headers", wanted),
+            ("access-control-request-headers", expected),
         ];
         let url = format!("{gateway}{path}");
         let preflight = http::send(Method::OPTIONS, &url, &headers, "")
@@ -102,7 +102,7 @@ async fn pages_of_another_port_may_use_it(gateway: &str) {
             .unwrap();
         assert!(preflight.status < 300, "{path}: {preflight:?}");
         let allowed = preflight.header("access-control-allow-headers").unwrap();
-        for header in wanted.split(',') {
+        for header in expected.split(',') {
             assert!(allowed.contains(header), "{path}: {allowed}");
         }
     }

@@ -3,7 +3,7 @@
 // delays of up to two seconds spread the requests of many pages.
 
 const { gateway, sale } = document.querySelector('script[data-sale]').dataset;
-const ASK_EVERY_MS = 60_000;
+const LOAD_EVERY_MS = 60_000;
 const SPREAD_MS = 2_000;
 const RETRY_MS = 10_000;
 
@@ -19,13 +19,13 @@ const texts = {
 let status = null;
 // Milliseconds by which this clock is behind the gateway's.
 let behindMs = 0;
-let askAtMs = 0;
+let loadAtMs = 0;
 // Whether the sale has started while this page was open.
-let hasBegun = false;
+let hasStarted = false;
 
-async function ask() {
+async function load() {
   // No further request until this one is answered.
-  askAtMs = Infinity;
+  loadAtMs = Infinity;
   const sentMs = Date.now();
   try {
     const answer = await fetch(`${gateway}/sales/${encodeURIComponent(sale)}`, { cache: 'no-store' });
@@ -34,14 +34,14 @@ async function ask() {
     // Assume that the gateway's time is from the middle of the request.
     behindMs = status.now_ms - (sentMs + Date.now()) / 2;
     // A random delay spreads the requests of many pages.
-    askAtMs = Date.now() + ASK_EVERY_MS * (1 + Math.random());
+    loadAtMs = Date.now() + LOAD_EVERY_MS * (1 + Math.random());
   } catch {
     // Keep the last status. Wait before the next request, because the gateway may be overloaded.
-    askAtMs = Date.now() + RETRY_MS + Math.random() * SPREAD_MS;
+    loadAtMs = Date.now() + RETRY_MS + Math.random() * SPREAD_MS;
   }
 }
 
-function left(ms) {
+function remaining(ms) {
   const seconds = Math.ceil(ms / 1_000);
   const two = (number) => String(number).padStart(2, '0');
   const [hours, minutes] = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60];
@@ -55,20 +55,20 @@ function show() {
   if (status?.state === 'scheduled') {
     const startsInMs = status.starts_at_ms - (now + behindMs);
     if (startsInMs > 0) {
-      say(`The sale starts in ${left(startsInMs)}.`);
+      render(`The sale starts in ${remaining(startsInMs)}.`);
     } else {
-      say(texts.running, true);
+      render(texts.running, true);
       status.state = 'running';
-      if (!hasBegun) askAtMs = Math.min(askAtMs, now + Math.random() * SPREAD_MS);
-      hasBegun = true;
+      if (!hasStarted) loadAtMs = Math.min(loadAtMs, now + Math.random() * SPREAD_MS);
+      hasStarted = true;
     }
   } else if (status) {
-    say(texts[status.state] ?? '', status.state === 'running');
+    render(texts[status.state] ?? '', status.state === 'running');
   }
-  if (now >= askAtMs) ask();
+  if (now >= loadAtMs) load();
 }
 
-function say(text, canBuy = false) {
+function render(text, canBuy = false) {
   const countdown = document.getElementById('countdown');
   if (countdown.textContent !== text) countdown.textContent = text;
   document.getElementById('buy').hidden = !canBuy;

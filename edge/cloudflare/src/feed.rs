@@ -56,13 +56,13 @@ impl Feed {
         let (now_ms, links) = (now_ms(request), self.env.kv(LINKS)?);
         self.open(request).await?;
         for _ in 0..FEEDS_MAX {
-            let Some((path, asked)) = self.next(now_ms)? else {
+            let Some((path, requested)) = self.next(now_ms)? else {
                 return Ok(());
             };
-            let (status, text) = host::ask(asked).await?;
-            let taken =
+            let (status, text) = host::ask(requested).await?;
+            let accepted =
                 self.with_site(|site| site.edge.take(Kind::Links, status, &text, now_ms))?;
-            if let Err(error) = taken {
+            if let Err(error) = accepted {
                 worker::console_error!("weir: {path}: {error}");
                 return Ok(());
             }
@@ -91,8 +91,8 @@ impl Feed {
             let Some(path) = site.edge.due_of(Kind::Links, now_ms) else {
                 return Ok(None);
             };
-            let asked = host::feed_request(site, &path, now_ms)?;
-            Ok(Some((path, asked)))
+            let requested = host::feed_request(site, &path, now_ms)?;
+            Ok(Some((path, requested)))
         })?
     }
 

@@ -45,21 +45,21 @@ pub(crate) async fn serve(mut request: Request, env: &Env, context: &Context) ->
         return Ok(response);
     }
     let now_ms = now_ms(&request);
-    let asked = asked(&request, now_ms)?;
-    if let Some(refusal) = limits::refusal(&space, &request, &asked, env).await {
+    let engine_request = engine_request(&request, now_ms)?;
+    if let Some(refusal) = limits::refusal(&space, &request, &engine_request, env).await {
         return Ok(refusal);
     }
     read_feeds(&space, &request, now_ms, env, context).await;
-    fetch_links(&space, &request, &asked, env).await;
-    match with_site(&space, |site| site.edge.begin(&asked)) {
+    fetch_links(&space, &request, &engine_request, env).await;
+    match with_site(&space, |site| site.edge.begin(&engine_request)) {
         Some(FirstOutcome::Decided(Decision::Answer(answer))) => {
             sent(&answer, request.method().as_ref())
         }
         Some(FirstOutcome::Decided(Decision::Forward(headers))) => {
-            to_gateway(&space, request, &asked, &headers).await
+            to_gateway(&space, request, &engine_request, &headers).await
         }
         Some(FirstOutcome::Asks(pending)) => {
-            sell::sell(&space, request, &asked, pending, (env, context)).await
+            sell::sell(&space, request, &engine_request, pending, (env, context)).await
         }
         None => sent(&misconfigured(), "GET"),
     }
@@ -97,9 +97,9 @@ pub(crate) fn variables_of(request: &Request) -> Option<Rc<Variable>> {
         return None;
     }
     let json = request.headers().get("x-conformance-variables").ok()??;
-    let given: BTreeMap<String, String> = serde_json::from_slice(&bytes(&json)).ok()?;
+    let parsed: BTreeMap<String, String> = serde_json::from_slice(&bytes(&json)).ok()?;
     Some(Rc::new(move |name| {
-        given.get(name).map(|value| value.clone().into_bytes())
+        parsed.get(name).map(|value| value.clone().into_bytes())
     }))
 }
 
@@ -188,10 +188,10 @@ fn conformance_headers(request: &Request) -> Result<Headers> {
 }
 
 async fn read_feed(space: &str, feed: Feed, path: &str, now_ms: u64) -> Result<()> {
-    let asked = with_site(space, |site| feed_request(site, path, now_ms));
-    let (status, text) = ask(asked.ok_or("no edge")??).await?;
-    let taken = with_site(space, |site| site.edge.take(feed, status, &text, now_ms));
-    match taken {
+    let engine_request = with_site(space, |site| feed_request(site, path, now_ms));
+    let (status, text) = ask(engine_request.ok_or("no edge")??).await?;
+    let accepted = with_site(space, |site| site.edge.take(feed, status, &text, now_ms));
+    match accepted {
         Some(Err(error)) => Err(worker::Error::RustError(error.to_string())),
         _ => Ok(()),
     }
@@ -215,10 +215,10 @@ pub(crate) async fn ask(request: Request) -> Result<(u16, Vec<u8>)> {
 }
 
 /// Fetches links that this request needs and the isolate does not have.
-async fn fetch_links(space: &str, request: &Request, asked: &PlainRequest, env: &Env) {
+async fn fetch_links(space: &str, request: &Request, engine_request: &PlainRequest, env: &Env) {
     for _ in 0..FETCHES_MAX {
         let missing = with_site(space, |site| {
-            site.edge.prepare(asked);
+            site.edge.prepare(engine_request);
             site.front.take_missing()
         });
         let missing = missing.unwrap_or_default();
@@ -254,7 +254,7 @@ pub(crate) fn path(request: &Request) -> Result<(String, String)> {
 }
 
 /// The request for engines.
-pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
+pub(crate) fn engine_request(request: &Request, now_ms: u64) -> Result<PlainRequest> {
     let (path, authority) = path(request)?;
     let method = request.method();
     let incoming = Incoming {
@@ -279,17 +279,17 @@ pub(crate) fn asked(request: &Request, now_ms: u64) -> Result<PlainRequest> {
 pub(crate) async fn to_gateway(
     space: &str,
     request: Request,
-    asked: &PlainRequest,
+    engine_request: &PlainRequest,
     headers: &Pairs,
 ) -> Result<Response> {
     let gateway = with_site(space, |site| site.upstreams.gateway.clone());
     let (path, _) = path(&request)?;
     let url = format!("{}{path}", gateway.unwrap_or_default());
-    came(forward(request, asked, headers, &url).await)
+    origin_response(forward(request, engine_request, headers, &url).await)
 }
 
 /// The result of a passed request.
-pub(crate) fn came(response: Result<Response>) -> Result<Response> {
+pub(crate) fn origin_response(response: Result<Response>) -> Result<Response> {
     response.or_else(|error| {
         worker::console_error!("weir: no answer from the gateway or the origin: {error}");
         sent(&no_gateway(), "GET")
@@ -299,7 +299,7 @@ pub(crate) fn came(response: Result<Response>) -> Result<Response> {
 /// The client follows the gateway's redirects, not this code.
 pub(crate) async fn forward(
     request: Request,
-    asked: &PlainRequest,
+    engine_request: &PlainRequest,
     headers: &Pairs,
     url: &str,
 ) -> Result<Response> {
@@ -307,7 +307,7 @@ pub(crate) async fn forward(
     for (name, value) in headers {
         to_gateway.append(name, &text(value))?;
     }
-    let host = asked.header(":authority").unwrap_or_default();
+    let host = engine_request.header(":authority").unwrap_or_default();
     to_gateway.set(FORWARDED_HOST, &text(&host))?;
     let method = request.method();
     let mut init = RequestInit::new();

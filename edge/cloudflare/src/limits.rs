@@ -31,12 +31,12 @@ const GOES_ON: u16 = 204;
 pub(crate) async fn refusal(
     space: &str,
     request: &Request,
-    asked: &PlainRequest,
+    requested: &PlainRequest,
     env: &Env,
 ) -> Option<Response> {
     let concerns = with_site(space, |site| {
         let probe = site.exact.as_mut();
-        probe.is_some_and(|probe| probe.concerns(asked))
+        probe.is_some_and(|probe| probe.concerns(requested))
     });
     if concerns != Some(true) {
         return None;
@@ -84,10 +84,10 @@ impl DurableObject for Limits {
 
     async fn fetch(&self, request: Request) -> Result<Response> {
         let now_ms = now_ms(&request);
-        let asked = host::asked(&request, now_ms)?;
+        let requested = host::engine_request(&request, now_ms)?;
         self.open(&request)?;
         let mut exact = self.exact.borrow_mut();
-        match exact.as_mut().and_then(|exact| exact.ask(&asked)) {
+        match exact.as_mut().and_then(|exact| exact.ask(&requested)) {
             Some(answer) => host::sent(&answer, request.method().as_ref()),
             None => Ok(Response::empty()?.with_status(GOES_ON)),
         }
@@ -102,13 +102,13 @@ impl Limits {
         }
         let variable = host::variables_of(request).unwrap_or_else(|| variables(&self.env));
         let json = text(&*variable, CONFIG).map_err(worker::Error::RustError)?;
-        let given = EdgeSetup {
+        let setup = EdgeSetup {
             variable: boxed(&variable),
             seed: 0,
             data: Rc::new(Table::open(&self.state)?),
             counts_exactly: true,
         };
-        let limits = ExactLimits::new(json.as_bytes(), given);
+        let limits = ExactLimits::new(json.as_bytes(), setup);
         *exact = limits.map_err(|error| worker::Error::RustError(error.to_string()))?;
         Ok(())
     }

@@ -37,19 +37,19 @@ const BACK_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn sell(
     space: &str,
     request: Request,
-    asked: &PlainRequest,
+    requested: &PlainRequest,
     mut pending: PendingRequest,
     (env, context): (&Env, &Context),
 ) -> Result<Response> {
     ask_all(space, &mut pending, env).await;
     let sold =
-        with_site(space, |site| site.edge.request_outcome(&pending, asked)).ok_or("no edge")?;
+        with_site(space, |site| site.edge.request_outcome(&pending, requested)).ok_or("no edge")?;
     match sold {
         RequestOutcome::ToOrigin(headers) => {
             let origin = with_site(space, |site| site.upstreams.origin.clone());
             let url = format!("{}{ORDERS}", origin.unwrap_or_default());
-            let came = host::forward(request, asked, &headers, &url).await;
-            let status = came.as_ref().ok().map(Response::status_code);
+            let received = host::forward(request, requested, &headers, &url).await;
+            let status = received.as_ref().ok().map(Response::status_code);
             let now_ms = Date::now().as_millis();
             with_site(space, |site| site.edge.ended(&mut pending, status, now_ms));
             let (space, env) = (space.to_owned(), env.clone());
@@ -58,7 +58,7 @@ pub(crate) async fn sell(
                 ask_all(&space, &mut pending, &env).await;
                 finish(&space, pending);
             });
-            with_verdict(host::came(came)?, &headers)
+            with_verdict(host::origin_response(received)?, &headers)
         }
         RequestOutcome::Answer(answer) => {
             settle(space, pending, env, context);
@@ -66,7 +66,7 @@ pub(crate) async fn sell(
         }
         RequestOutcome::ToGateway(headers) => {
             settle(space, pending, env, context);
-            host::to_gateway(space, request, asked, &headers).await
+            host::to_gateway(space, request, requested, &headers).await
         }
     }
 }

@@ -31,13 +31,13 @@ impl Site {
         let exact = Probe::new(json.as_bytes(), boxed(&variable));
         let exact = exact.map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         let variable = boxed(&variable);
-        let given = EdgeSetup {
+        let setup = EdgeSetup {
             variable,
             seed: unguessable()?,
             data: Rc::new(LocalData::default()),
             counts_exactly: true,
         };
-        let edge = Edge::new(json.as_bytes(), given, Rc::clone(&front))
+        let edge = Edge::new(json.as_bytes(), setup, Rc::clone(&front))
             .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         Ok(Self {
             edge,

@@ -54,9 +54,9 @@ impl SignedRequest {
         if url.path() != PATH || request.method() != Method::Post {
             return Ok(None);
         }
-        let find = |wanted: &str| {
+        let find = |requested: &str| {
             let mut pairs = url.query_pairs();
-            let found = pairs.find(|(name, _)| name == wanted);
+            let found = pairs.find(|(name, _)| name == requested);
             found
                 .map(|(_, value)| value.into_owned())
                 .unwrap_or_default()
@@ -93,7 +93,7 @@ pub(crate) async fn relayed(
     request: &mut Request,
     env: &Env,
 ) -> Result<Option<Response>> {
-    let Some(asked) = SignedRequest::of(request)? else {
+    let Some(requested) = SignedRequest::of(request)? else {
         return Ok(None);
     };
     let (path, _) = host::path(request)?;
@@ -108,17 +108,17 @@ pub(crate) async fn relayed(
             .has_signed(("POST", &path), (&stamp.0, &stamp.1), now_ms)
     });
     // A shard has one object, whichever of its keys is named.
-    let is_shard = prefix_of(asked.key.as_bytes()) == Some(asked.key.as_bytes());
+    let is_shard = prefix_of(requested.key.as_bytes()) == Some(requested.key.as_bytes());
     // Checked before the body is read.
-    if is_signed != Some(true) || asked.id.is_empty() || !is_shard {
+    if is_signed != Some(true) || requested.id.is_empty() || !is_shard {
         return Response::error("", 403).map(Some);
     }
     let body = request.bytes().await?;
-    let is_whole = hex::encode(Sha256::digest(&body)) == asked.sha256;
+    let is_whole = hex::encode(Sha256::digest(&body)) == requested.sha256;
     if !is_whole || body.len() > BODY_BYTES_MAX {
         return Response::error("", 403).map(Some);
     }
-    let object = object(space, &asked.key, env)?;
+    let object = object(space, &requested.key, env)?;
     let mut init = RequestInit::new();
     init.with_method(Method::Post)
         .with_body(Some(js_sys::Uint8Array::from(&body[..]).into()));
@@ -150,14 +150,14 @@ impl DurableObject for ShardObject {
     }
 
     async fn fetch(&self, mut request: Request) -> Result<Response> {
-        let Some(asked) = SignedRequest::of(&request)? else {
+        let Some(requested) = SignedRequest::of(&request)? else {
             return Response::error("", 404);
         };
         let body = request.bytes().await?;
         #[cfg(feature = "conformance")]
         self.mortal.hear(&body)?;
         // From here on nothing awaits, so no other request interleaves.
-        match self.run(&asked, &body) {
+        match self.run(&requested, &body) {
             Ok(Ran::Replied(replies)) => Response::from_bytes(replies),
             Ok(Ran::Refused) => Response::error("", REFUSED),
             Ok(Ran::Before) => Response::error("", REPEATED),
@@ -206,15 +206,15 @@ enum Ran {
 }
 
 impl ShardObject {
-    fn run(&self, asked: &SignedRequest, body: &[u8]) -> Result<Ran> {
+    fn run(&self, request: &SignedRequest, body: &[u8]) -> Result<Ran> {
         let log = Log::open(&self.state)?;
         let mut held = self.held.borrow_mut();
         let held = match &mut *held {
             Some(held) => held,
-            none => none.insert(log.read(&asked.key)?),
+            none => none.insert(log.read(&request.key)?),
         };
         let now_ms = Date::now().as_millis();
-        if !asked.id.is_empty() && !log.is_new(&asked.id, now_ms)? {
+        if !request.id.is_empty() && !log.is_new(&request.id, now_ms)? {
             return Ok(Ran::Before);
         }
         let done = ObjectCommands::from_json(body).and_then(|commands| held.run(&commands, now_ms));

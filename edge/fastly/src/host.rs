@@ -44,13 +44,15 @@ pub(crate) fn serve(request: Request) {
 }
 
 fn answer(edge: &mut Edge<Cached>, request: Request, now_ms: u64) -> Response {
-    let asked = asked(&request, now_ms);
-    match edge.decide(&asked) {
+    let engine_request = engine_request(&request, now_ms);
+    match edge.decide(&engine_request) {
         Decision::Answer(answer) => sent(&answer, request.get_method_str()),
-        Decision::Forward(headers) => forward(request, &asked, &headers).unwrap_or_else(|error| {
-            eprintln!("weir: no answer from the gateway: {error}");
-            sent(&no_gateway(), "GET")
-        }),
+        Decision::Forward(headers) => {
+            forward(request, &engine_request, &headers).unwrap_or_else(|error| {
+                eprintln!("weir: no answer from the gateway: {error}");
+                sent(&no_gateway(), "GET")
+            })
+        }
     }
 }
 
@@ -100,7 +102,7 @@ fn path(request: &Request) -> String {
 }
 
 /// The request for engines.
-fn asked(request: &Request, now_ms: u64) -> PlainRequest {
+fn engine_request(request: &Request, now_ms: u64) -> PlainRequest {
     let incoming = Incoming {
         method: request.get_method_str(),
         path: &path(request),
@@ -120,10 +122,13 @@ fn asked(request: &Request, now_ms: u64) -> PlainRequest {
 /// A request for the gateway must bypass the cache.
 fn forward(
     mut request: Request,
-    asked: &PlainRequest,
+    engine_request: &PlainRequest,
     headers: &Pairs,
 ) -> Result<Response, fastly::Error> {
-    let host = asked.header(":authority").unwrap_or_default().into_owned();
+    let host = engine_request
+        .header(":authority")
+        .unwrap_or_default()
+        .into_owned();
     let url = request.get_url_str().to_owned();
     let mut to_gateway = Request::new(request.get_method().clone(), url).with_pass(true);
     for (name, value) in headers {

@@ -21,23 +21,23 @@ pub(crate) fn edge(request: &Request) -> Result<Edge<Cached>, String> {
     let variable = variables(request);
     let json = text(&*variable, CONFIG)?;
     let space = space(request);
-    let given = EdgeSetup {
+    let setup = EdgeSetup {
         variable,
         seed: seed(),
         data: Rc::new(PopData::new(space.clone())),
         counts_exactly: false,
     };
     let store = Cached::open(space).ok_or_else(|| format!("KV store {STORE} does not exist"))?;
-    Edge::new(json.as_bytes(), given, store).map_err(|error| format!("invalid {CONFIG}: {error}"))
+    Edge::new(json.as_bytes(), setup, store).map_err(|error| format!("invalid {CONFIG}: {error}"))
 }
 
 fn variables(request: &Request) -> Box<Variable> {
     // The conformance suite sends all of them in one header.
     #[cfg(feature = "conformance")]
     if let Some(json) = request.get_header_str("x-conformance-variables") {
-        let given: std::collections::BTreeMap<String, String> =
+        let parsed: std::collections::BTreeMap<String, String> =
             serde_json::from_str(json).unwrap_or_default();
-        return Box::new(move |name| given.get(name).map(|value| value.clone().into_bytes()));
+        return Box::new(move |name| parsed.get(name).map(|value| value.clone().into_bytes()));
     }
     let _ = request;
     Box::new(|name| {

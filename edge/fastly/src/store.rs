@@ -67,8 +67,8 @@ fn is_progress(key: &str) -> bool {
 impl Store for Cached {
     fn get(&self, key: &str) -> Option<Vec<u8>> {
         let name = self.space.name(key);
-        if let Some(known) = cached(&name) {
-            return known;
+        if let Some(existing) = cached(&name) {
+            return existing;
         }
         if is_of_pop(key) {
             return None;
@@ -93,8 +93,8 @@ impl Store for Cached {
             }
             return is_written.then_some(()).ok_or(NotWritten);
         }
-        let kept = self.put_newer(&name, value).ok_or(NotWritten)?;
-        cache(&name, Some(&kept), KV_CACHED);
+        let retained = self.put_newer(&name, value).ok_or(NotWritten)?;
+        cache(&name, Some(&retained), KV_CACHED);
         Ok(())
     }
 }
@@ -107,9 +107,9 @@ impl Cached {
         let insert = match self.kv.lookup(name) {
             Ok(mut found) => {
                 let generation = found.current_generation();
-                let known = found.take_body_bytes();
-                if seq(&known) > seq(value) {
-                    return Some(known);
+                let existing = found.take_body_bytes();
+                if seq(&existing) > seq(value) {
+                    return Some(existing);
                 }
                 insert.if_generation_match(generation)
             }

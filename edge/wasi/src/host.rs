@@ -31,17 +31,17 @@ pub(crate) async fn serve(request: Request<Body>) -> Response<Body> {
         }
     };
     read_feeds(&upstreams).await;
-    let asked = asked(&request, &upstreams);
+    let engine_request = engine_request(&request, &upstreams);
     let (parts, body) = request.into_parts();
-    let decision = with_edge(|settings| settings.edge.decide(&asked));
+    let decision = with_edge(|settings| settings.edge.decide(&engine_request));
     match decision {
         Some(Decision::Answer(answer)) => sent(&answer, parts.method.as_str()),
         Some(Decision::Forward(headers)) => {
             let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-            let host = asked.headers.get(":authority").unwrap_or_default();
+            let host = engine_request.headers.get(":authority").unwrap_or_default();
             let to = format!("{}{path}", upstreams.gateway);
-            let came = forward(&to, parts.method, headers, &host, body).await;
-            came.unwrap_or_else(|error| {
+            let received = forward(&to, parts.method, headers, &host, body).await;
+            received.unwrap_or_else(|error| {
                 eprintln!("weir: no answer from the gateway: {error:#}");
                 sent(&no_gateway(), "GET")
             })
@@ -90,8 +90,8 @@ async fn read_feed(upstreams: &Upstreams, feed: Feed, path: &str) -> Result<(), 
     let mut response = feed_client().send(feed_request(upstreams, path)?).await?;
     let status = response.status().as_u16();
     let text = response.body_mut().bytes_contents().await?;
-    let taken = with_edge(|settings| settings.edge.take(feed, status, &text, now_ms()));
-    Ok(taken.transpose().map(drop)?)
+    let accepted = with_edge(|settings| settings.edge.take(feed, status, &text, now_ms()));
+    Ok(accepted.transpose().map(drop)?)
 }
 
 fn feed_client() -> Client {
@@ -116,7 +116,7 @@ fn feed_request(upstreams: &Upstreams, path: &str) -> Result<Request<Body>, Erro
 // --- a request
 
 /// The request for engines.
-fn asked(request: &Request<Body>, upstreams: &Upstreams) -> PlainRequest {
+fn engine_request(request: &Request<Body>, upstreams: &Upstreams) -> PlainRequest {
     let uri = request.uri();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let incoming = Incoming {

@@ -24,7 +24,7 @@ impl Settings {
     pub(crate) fn read() -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().map(String::into_bytes);
         let (json, upstreams) = (text(&variable, CONFIG)?, Upstreams::read(&variable)?);
-        let given = EdgeSetup {
+        let setup = EdgeSetup {
             variable: Box::new(variable),
             seed: random(),
             data: Rc::new(LocalData::default()),
@@ -34,7 +34,7 @@ impl Settings {
             Some(folder) => Box::new(folder),
             None => Box::new(MemoryStore::default()),
         };
-        let edge = Edge::new(json.as_bytes(), given, store)
+        let edge = Edge::new(json.as_bytes(), setup, store)
             .map_err(|error| format!("invalid {CONFIG}: {error}"))?;
         Ok(Self { edge, upstreams })
     }

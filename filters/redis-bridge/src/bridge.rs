@@ -184,7 +184,7 @@ impl Stream {
 
     /// Takes the call's bytes off the front of `data`; returns what passes.
     fn data(&mut self, data: &mut &[u8], config: &Config) -> Option<Vec<u8>> {
-        let taken = match &mut self.call {
+        let accepted = match &mut self.call {
             Call::Reading(reader) => reader.take(data, config.request_bytes_max),
             Call::Refusing(refused) => {
                 refused.skip(data);
@@ -193,7 +193,7 @@ impl Stream {
             Call::Answering(_) => Ok(None),
         };
         let count = |body| counted(body, config.commands_max);
-        match taken.and_then(|body| body.map(count).transpose()) {
+        match accepted.and_then(|body| body.map(count).transpose()) {
             Ok(None) => None,
             Ok(Some((commands, body))) => {
                 self.call = Call::Answering(Replies::new(commands, self.unsent_head()));
@@ -357,7 +357,7 @@ mod tests {
 
     /// The bytes that pass for `pieces` from the caller.
     fn inbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
-        let pass = |piece: &&[u8]| match bridge.inbound(piece) {
+        let pass = |chunk: &&[u8]| match bridge.inbound(chunk) {
             Inbound::Wait => vec![],
             Inbound::Pass(bytes) => bytes,
             Inbound::Close => panic!("closed"),
@@ -367,7 +367,7 @@ mod tests {
 
     /// The bytes that pass for `pieces` from Redis.
     fn outbound(bridge: &mut Bridge, pieces: &[&[u8]]) -> Vec<u8> {
-        let pass = |piece: &&[u8]| match bridge.outbound(piece) {
+        let pass = |chunk: &&[u8]| match bridge.outbound(chunk) {
             Outbound::Wait => vec![],
             Outbound::Pass(bytes) => bytes,
         };
@@ -595,8 +595,8 @@ mod tests {
     fn cut<'a>(mut bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
         let mut pieces = Vec::new();
         for &length in cuts.iter().cycle() {
-            let (piece, rest) = bytes.split_at(length.min(bytes.len()));
-            pieces.push(piece);
+            let (chunk, rest) = bytes.split_at(length.min(bytes.len()));
+            pieces.push(chunk);
             bytes = rest;
             if bytes.is_empty() {
                 break;

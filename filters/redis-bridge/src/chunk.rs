@@ -98,9 +98,9 @@ mod tests {
     /// The data in `pieces`, and whether `BodyEnd` follows.
     fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<(), BodyEnd>) {
         let (mut decoder, mut data) = (Decoder::default(), Vec::new());
-        for mut piece in pieces.iter().copied() {
+        for mut chunk in pieces.iter().copied() {
             loop {
-                match decoder.next(&mut piece) {
+                match decoder.next(&mut chunk) {
                     Ok(Some(more)) => data.extend_from_slice(more),
                     Ok(None) => break,
                     Err(over) => return (data, Err(over)),

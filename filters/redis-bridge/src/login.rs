@@ -66,11 +66,11 @@ impl Login {
             return Ok(rest);
         }
         if progress.frames == 1 || reply.len() > REPLY_LEN_MAX {
-            let shown = reply.get(..REPLY_LEN_MAX).unwrap_or(reply);
-            let shown = shown.strip_prefix(b"-").unwrap_or(shown);
-            let said = String::from_utf8_lossy(shown).trim_end().to_owned();
+            let displayed = reply.get(..REPLY_LEN_MAX).unwrap_or(reply);
+            let displayed = displayed.strip_prefix(b"-").unwrap_or(displayed);
+            let message = String::from_utf8_lossy(displayed).trim_end().to_owned();
             *self = Self::Done;
-            return Err(said);
+            return Err(message);
         }
         Ok(rest)
     }
@@ -80,7 +80,7 @@ impl Login {
 mod tests {
     use super::*;
 
-    fn asked() -> Login {
+    fn new_login() -> Login {
         let mut login = Login::new(Some(command(None, b"s\r\n").into()));
         let sent = login.outgoing(b"first".to_vec());
         assert_eq!(sent, b"*2\r\n$4\r\nAUTH\r\n$3\r\ns\r\n\r\nfirst");
@@ -92,7 +92,7 @@ mod tests {
     fn login_reply_is_removed_at_any_split() {
         let replies = b"+OK\r\n:1\r\n+OK\r\n";
         for cut in 0..replies.len() {
-            let (mut login, (head, tail)) = (asked(), replies.split_at(cut));
+            let (mut login, (head, tail)) = (new_login(), replies.split_at(cut));
             let mut rest = login.incoming(head).unwrap().to_vec();
             rest.extend_from_slice(login.incoming(tail).unwrap());
             assert_eq!(rest, b":1\r\n+OK\r\n", "{cut}");
@@ -103,12 +103,12 @@ mod tests {
     fn login_reply_other_than_ok_is_an_error_that_quotes_it() {
         let refused = "WRONGPASS invalid username-password pair or user is disabled.";
         let replies = format!("-{refused}\r\n:1\r\n");
-        let error = asked().incoming(replies.as_bytes()).map(<[u8]>::to_vec);
+        let error = new_login().incoming(replies.as_bytes()).map(<[u8]>::to_vec);
         assert_eq!(error, Err(refused.to_owned()));
-        assert!(asked().incoming(b":1\r\n").is_err());
-        assert!(asked().incoming(b"HTTP/1.1 400\r\n").is_err());
+        assert!(new_login().incoming(b":1\r\n").is_err());
+        assert!(new_login().incoming(b"HTTP/1.1 400\r\n").is_err());
         let endless = [b"-".as_slice(), &[b'x'; 10_000]].concat();
-        assert!(asked().incoming(&endless).unwrap_err().len() <= REPLY_LEN_MAX);
+        assert!(new_login().incoming(&endless).unwrap_err().len() <= REPLY_LEN_MAX);
     }
 
     #[test]

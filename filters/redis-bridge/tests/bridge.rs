@@ -56,7 +56,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 fn upstream_in_pieces(connection: &Connection, replies: &[u8], size: usize) -> Vec<u8> {
     replies
         .chunks(size)
-        .flat_map(|piece| connection.upstream(piece))
+        .flat_map(|chunk| connection.upstream(chunk))
         .collect()
 }
 
@@ -214,7 +214,7 @@ fn disconnected_caller_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_by_the_fields_path() {
+fn invalid_configuration_is_refused_by_its_field_path() {
     let refused = |config: &str| {
         let started = builder(config).start();
         started.err().expect("refused").to_string()
@@ -301,7 +301,7 @@ fn bridge_call_stays_within_its_cost_budget() {
 
 /// After Redis has lost a script, the call contains it, possibly with a full batch.
 #[test]
-fn smallest_call_limit_lets_every_script_pass() {
+fn minimum_call_limit_fits_every_script() {
     const BOUND: usize = 32 * 1024;
     const BATCH: usize = 10 * 1024;
     let scripts = [

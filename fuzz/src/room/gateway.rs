@@ -169,7 +169,7 @@ impl<'a> Gateway<'a> {
 impl Outcome {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let (_, value) = headers.find(|(known, _)| known == name)?;
+        let (_, value) = headers.find(|(existing, _)| existing == name)?;
         Some(std::str::from_utf8(value).expect("a header's value"))
     }
 

@@ -47,17 +47,17 @@ fn shop() -> RoomName {
 pub fn room_pass(data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == b'\n');
     let mut part = || parts.next().unwrap_or_default();
-    let (brought, payload) = (part(), part());
+    let (presented, payload) = (part(), part());
     let ring = ring();
     let read = |text: &[u8]| Pass::read(&ring, &shop(), text, NOW_MS, LIFE_MS);
-    if let Ok(pass) = read(brought) {
+    if let Ok(pass) = read(presented) {
         check_pass(&pass);
-        assert!(brought.len() <= LEN_MAX);
+        assert!(presented.len() <= LEN_MAX);
         let minted = ["k1", "k2"].map(|id| {
             let key = ring.find(id).expect("it is in the ring");
             pass.mint(&key.clone().into(), &shop())
         });
-        assert!(minted.iter().any(|text| text.as_bytes() == brought));
+        assert!(minted.iter().any(|text| text.as_bytes() == presented));
     }
     let tag = ring.signer().tag(Purpose::RoomPass, payload);
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
@@ -104,7 +104,7 @@ pub fn room_request(data: &[u8]) {
     let status = lines.next().and_then(|line| line.first()).copied();
     let headers: Vec<(&str, &[u8])> = NAMES.into_iter().zip(lines.by_ref()).collect();
     let address = lines.next().unwrap_or_default();
-    let header = |name: &str| headers.iter().find(|(known, _)| *known == name);
+    let header = |name: &str| headers.iter().find(|(existing, _)| *existing == name);
     let configuration = br#"{"redis":{},"user_header":"x-user","trusted_hops":1,
         "keys":[{"id":"k1","secret":{"env":"KEY"}}],
         "rooms":[{"name":"shop","match":{"path":{"prefix":"/shop"}},"except":[{"path":{"prefix":"/shop/static"}}]}]}"#;
@@ -118,11 +118,11 @@ pub fn room_request(data: &[u8]) {
             continue;
         };
         let user = header("x-user").filter(|(_, user)| !user.is_empty());
-        let brought = header("x-weir-room")
+        let presented = header("x-weir-room")
             .and_then(|(_, text)| Pass::read(&ring(), &shop(), text, NOW_MS, LIFE_MS).ok());
-        match (user, brought) {
+        match (user, presented) {
             (Some((_, user)), _) => assert_eq!(pass.visitor, Visitor::of_user(user)),
-            (None, Some(brought)) => assert_eq!(pass.visitor, brought.visitor),
+            (None, Some(presented)) => assert_eq!(pass.visitor, presented.visitor),
             (None, None) => {}
         }
         assert_eq!(pass.is_inside(NOW_MS), outcome.answer.is_none());
@@ -134,8 +134,8 @@ fn issued(outcome: &Outcome) -> Option<Pass> {
     let cookie = outcome.header("set-cookie")?;
     let text = cookie.strip_prefix("weir-room-shop=").expect("its cookie");
     let text = text.split(';').next().expect("there is a first part");
-    if let Some(told) = outcome.header("x-weir-room") {
-        assert_eq!(told, text);
+    if let Some(reply) = outcome.header("x-weir-room") {
+        assert_eq!(reply, text);
     }
     let read = Pass::read(&ring(), &shop(), text.as_bytes(), NOW_MS, LIFE_MS);
     Some(read.expect("gateways read what they write"))
@@ -167,7 +167,7 @@ pub fn room_replies(data: &[u8]) {
 fn check_parsers(value: &Value) {
     let count = match value {
         Value::Array(values) => match values.as_slice() {
-            [_, Value::Array(told)] => told.len() / 2,
+            [_, Value::Array(reply)] => reply.len() / 2,
             _ => 0,
         },
         _ => 0,
@@ -175,10 +175,10 @@ fn check_parsers(value: &Value) {
     if let Ok(snapshot) = room_tick::parse(value) {
         check_snapshot(&snapshot);
     }
-    if let Ok((snapshot, told)) = room_ask::parse(value, count) {
+    if let Ok((snapshot, reply)) = room_ask::parse(value, count) {
         check_snapshot(&snapshot);
-        assert_eq!(told.len(), count);
-        assert!(told.iter().all(|(_, place)| *place < NUMBER_MAX));
+        assert_eq!(reply.len(), count);
+        assert!(reply.iter().all(|(_, place)| *place < NUMBER_MAX));
         assert!(room_ask::parse(value, count + 1).is_err());
     }
     if let Ok(Some(look)) = room_look::parse(value) {
@@ -195,23 +195,23 @@ fn check_parsers(value: &Value) {
 
 fn check_snapshot(snapshot: &Snapshot) {
     let Snapshot {
-        seen,
+        observed,
         setting,
         opening,
         now_ms,
         ..
     } = snapshot;
-    let seen = [
-        seen.seq,
-        seen.head,
-        seen.floor,
-        seen.inside,
-        seen.drew,
-        seen.base,
-        seen.drawn,
-        seen.called,
+    let observed = [
+        observed.seq,
+        observed.head,
+        observed.floor,
+        observed.inside,
+        observed.drew,
+        observed.base,
+        observed.drawn,
+        observed.called,
     ];
-    let numbers = seen.iter().chain([opening, now_ms]);
+    let numbers = observed.iter().chain([opening, now_ms]);
     assert!(
         numbers
             .chain(&setting.numbers())
@@ -224,32 +224,32 @@ fn check_snapshot(snapshot: &Snapshot) {
 pub fn room_config(data: &[u8]) {
     let checked =
         weir_engine::config::parse::<Config>(data).and_then(|config| config.checked(&environment));
-    let taken = match checked {
-        Ok(taken) => taken,
+    let accepted = match checked {
+        Ok(accepted) => accepted,
         Err(refusal) => {
             assert!(!refusal.to_string().contains(SECRET));
             return check_refusal(&refusal);
         }
     };
     check_nothing_follows::<Config>(data);
-    assert!(!format!("{taken:?}").contains(SECRET));
-    assert!((100..=10_000).contains(&taken.poll_interval_ms));
+    assert!(!format!("{accepted:?}").contains(SECRET));
+    assert!((100..=10_000).contains(&accepted.poll_interval_ms));
     assert!(
-        taken
+        accepted
             .trusted_hops
             .is_none_or(|hops| (1..=16).contains(&hops))
     );
-    assert!(taken.status_path.starts_with('/') && !taken.status_path.ends_with('/'));
-    let header = taken.user_header.as_deref().unwrap_or("x");
+    assert!(accepted.status_path.starts_with('/') && !accepted.status_path.ends_with('/'));
+    let header = accepted.user_header.as_deref().unwrap_or("x");
     assert!(
         header
             .bytes()
             .all(|b| b.is_ascii_graphic() && b != b':' && !b.is_ascii_uppercase())
     );
-    let script = format!("{}/room.js", taken.status_path);
+    let script = format!("{}/room.js", accepted.status_path);
     let reply = |is_tick| canned(is_tick, b'0');
     let data = Rc::new(LocalData::default());
-    let engine = WaitingRoom::new(taken, data, "fuzz".into());
+    let engine = WaitingRoom::new(accepted, data, "fuzz".into());
     let mut gateway = Gateway::new(engine, NOW_MS, &reply);
     for (path, accept) in [("/", "text/html"), ("/shop", "*/*"), (&script, "*/*")] {
         let headers = [(":path", path.as_bytes()), ("accept", accept.as_bytes())];

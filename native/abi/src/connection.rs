@@ -87,10 +87,10 @@ impl Connection<'_> {
         // SAFETY: Envoy writes `count` slices. Their bytes stay valid until the buffer changes, which is after `read`.
         let has_them = count > 0 && unsafe { get(self.raw, pieces.as_mut_ptr()) };
         // SAFETY: as above.
-        let bytes = |piece: &Buffer| unsafe { piece.bytes() };
+        let bytes = |buffer: &Buffer| unsafe { buffer.bytes() };
         match &*pieces {
             _ if !has_them => read(&[]),
-            [piece] => read(bytes(piece)),
+            [buffer] => read(bytes(buffer)),
             pieces => read(&pieces.iter().map(bytes).collect::<Vec<_>>().concat()),
         }
     }

@@ -59,8 +59,8 @@ impl<'h> Filter<'h> {
         };
         let mut pairs = vec![empty; count];
         // SAFETY: the vector has room for `count` headers.
-        let given = unsafe { (api.get_headers)(self.raw, REQUEST_HEADERS, pairs.as_mut_ptr()) };
-        if !given {
+        let input = unsafe { (api.get_headers)(self.raw, REQUEST_HEADERS, pairs.as_mut_ptr()) };
+        if !input {
             return Vec::new();
         }
         // SAFETY: Envoy's buffers stay valid until a header changes, which needs `&mut self`, or until the hook

@@ -68,8 +68,8 @@ fn guarded<M: Module, R>(
         .map_err(|panic| {
             // Dropping the panic payload could panic again.
             core::mem::forget(panic);
-            let told = catch_unwind(AssertUnwindSafe(|| M::panicked(config, stream)));
-            told.map_err(core::mem::forget).ok();
+            let reply = catch_unwind(AssertUnwindSafe(|| M::panicked(config, stream)));
+            reply.map_err(core::mem::forget).ok();
         })
         .ok()
 }
@@ -117,8 +117,8 @@ pub fn program_init() -> *const c_char {
 pub unsafe fn config_new<M: Module>(raw: RawHost, name: Buffer, config: Buffer) -> Pointer {
     // SAFETY: Envoy's buffers and configuration object live through this hook.
     let (host, name, config) = unsafe { (ConfigHost::new(raw), name.bytes(), config.bytes()) };
-    let made = guarded::<M, _>(None, None, || M::configure(&host, name, config));
-    match made {
+    let created = guarded::<M, _>(None, None, || M::configure(&host, name, config));
+    match created {
         Some(Some(config)) => Arc::into_raw(Arc::new(config)).cast(),
         Some(None) => core::ptr::null(),
         None => {
@@ -211,8 +211,8 @@ unsafe fn slice<'b, T>((start, count): (*const T, usize)) -> &'b [T] {
 pub unsafe fn filter_new<M: Module>(config: Pointer) -> Pointer {
     // SAFETY: Envoy passes a valid pointer.
     let config = unsafe { config_of::<M>(config) };
-    let made = guarded::<M, _>(Some(&config), None, || M::stream(&config));
-    made.flatten().map_or(core::ptr::null(), |stream| {
+    let created = guarded::<M, _>(Some(&config), None, || M::stream(&config));
+    created.flatten().map_or(core::ptr::null(), |stream| {
         let stream: StreamOf<M> = StreamOf {
             stream,
             is_done: Cell::new(false),

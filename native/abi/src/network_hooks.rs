@@ -107,8 +107,8 @@ pub unsafe fn filter_new<M: Module>(config: Pointer, raw: RawHost) -> Pointer {
     let is_alive = Rc::new(Cell::new(true));
     // SAFETY: `raw` is the filter of the running hook, which outlives the value.
     let connection = unsafe { Connection::new(raw, &is_alive) };
-    let made = caught(|| M::connected(&config, connection));
-    made.map_or(core::ptr::null(), |state| {
+    let created = caught(|| M::connected(&config, connection));
+    created.map_or(core::ptr::null(), |state| {
         let of: ConnectionOf<M> = ConnectionOf { state, is_alive };
         Rc::into_raw(Rc::new(of)).cast()
     })

@@ -64,8 +64,8 @@ impl Exchange {
         while !bytes.is_empty() {
             let (rest, has_ended) = match self.part {
                 ResponsePart::Head => self.read_head(bytes),
-                ResponsePart::Body(left) => self.skip(bytes, left, ResponsePart::Body),
-                ResponsePart::Chunk(left) => self.skip(bytes, left, ResponsePart::Chunk),
+                ResponsePart::Body(remaining) => self.skip(bytes, remaining, ResponsePart::Body),
+                ResponsePart::Chunk(remaining) => self.skip(bytes, remaining, ResponsePart::Chunk),
                 ResponsePart::Size => self.read_size(bytes),
                 ResponsePart::End => self.read_end(bytes),
                 ResponsePart::Lost => return Progress::Lost,
@@ -126,17 +126,22 @@ impl Exchange {
     fn skip<'b>(
         &mut self,
         bytes: &'b [u8],
-        left: u64,
+        remaining: u64,
         part: fn(u64) -> ResponsePart,
     ) -> (&'b [u8], bool) {
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        let left = left - count as u64;
+        let count = usize::try_from(remaining)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let remaining = remaining - count as u64;
         let is_body = matches!(self.part, ResponsePart::Body(_));
-        self.part = match left {
+        self.part = match remaining {
             0 if !is_body => ResponsePart::Size,
-            left => part(left),
+            remaining => part(remaining),
         };
-        (bytes.get(count..).unwrap_or_default(), is_body && left == 0)
+        (
+            bytes.get(count..).unwrap_or_default(),
+            is_body && remaining == 0,
+        )
     }
 
     fn read_size<'b>(&mut self, bytes: &'b [u8]) -> (&'b [u8], bool) {

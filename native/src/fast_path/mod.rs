@@ -174,9 +174,11 @@ impl AskedFilters {
 
     /// Whether a filter with this name was still missing.
     fn bind(&self, name: &str, hosts: &[Arc<EngineHost>]) -> bool {
-        let mut asked = self.0.iter().filter(|(asked, _)| asked == name);
+        let mut requested = self.0.iter().filter(|(requested, _)| requested == name);
         let hosts = hosts.iter().map(Arc::downgrade).collect();
-        asked.next().is_some_and(|(_, of)| of.set(hosts).is_ok())
+        requested
+            .next()
+            .is_some_and(|(_, of)| of.set(hosts).is_ok())
     }
 
     /// The engines of this thread, in the order of their filters; none if one of them is missing.

@@ -131,10 +131,10 @@ impl Cluster {
             let Some(node) = self.node_of(&command) else {
                 continue;
             };
-            let known = groups
+            let existing = groups
                 .iter()
                 .position(|group| Rc::ptr_eq(&group.node, &node));
-            let index = known.unwrap_or_else(|| {
+            let index = existing.unwrap_or_else(|| {
                 groups.push(Group {
                     node,
                     bytes: Vec::new(),
@@ -440,12 +440,12 @@ mod tests {
             kind(UnknownFailure::Lost.into()),
             Failure::Unknown(_)
         ));
-        for told in [
+        for response in [
             DefiniteFailure::Login("WRONGPASS no".into()),
             DefiniteFailure::Reply("WRONGPASS no".into()),
         ] {
             let expected = Failure::from(DefiniteFailure::Reply("WRONGPASS no".into()));
-            assert_eq!(kind(told.into()), expected);
+            assert_eq!(kind(response.into()), expected);
         }
         let unclear = kind(DefiniteFailure::Login("ERR no such command".into()).into());
         assert!(matches!(unclear, Failure::Definite(_)), "{unclear:?}");

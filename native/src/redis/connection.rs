@@ -95,11 +95,11 @@ impl Connection {
         let mut replies = Vec::with_capacity(ROOM);
         let mut rest = count;
         while rest > 0 {
-            let known = replies.len();
+            let existing = replies.len();
             if self.stream.read_buf(&mut replies).await.map_err(lost)? == 0 {
                 return Err(UnknownFailure::Lost.into());
             }
-            let new = replies.get(known..).unwrap_or_default();
+            let new = replies.get(existing..).unwrap_or_default();
             let garbled = |_| Failure::from(UnknownFailure::Garbled);
             let progress = framer.advance(new, rest).map_err(garbled)?;
             rest -= progress.frames;

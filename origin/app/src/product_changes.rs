@@ -170,8 +170,8 @@ impl ProductChanges {
         let mut outcomes = Vec::with_capacity(changes.len());
         // One transaction per piece. After a request timeout, the committed pieces remain and are stale at the next
         // try.
-        for piece in changes.chunks(PIECE_LEN) {
-            outcomes.extend(self.apply_piece(piece).await?);
+        for chunk in changes.chunks(PIECE_LEN) {
+            outcomes.extend(self.apply_piece(chunk).await?);
         }
         Ok(outcomes)
     }
@@ -203,7 +203,7 @@ impl ProductChanges {
                 *outcome = match (*outcome, is_new) {
                     (_, true) => ChangeOutcome::Applied,
                     (ChangeOutcome::Unknown, false) => ChangeOutcome::Stale,
-                    (known, false) => known,
+                    (existing, false) => existing,
                 };
             }
         }

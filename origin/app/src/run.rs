@@ -48,14 +48,14 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
         #[cfg(feature = "sales")]
         Some(Command::CheckDraw(command)) => {
-            let says = crate::sales::draw::check::run(command)?;
-            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+            let output = crate::sales::draw::check::run(command)?;
+            std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?;
         }
         #[cfg(feature = "sales")]
         Some(Command::LostOrders(command)) => {
             let done = crate::sales::lost_orders::cli::run(command, &|name| std::env::var_os(name));
-            let says = runtime()?.block_on(done)?;
-            std::io::Write::write_all(&mut std::io::stdout(), says.as_bytes())?;
+            let output = runtime()?.block_on(done)?;
+            std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?;
         }
         Some(Command::Openapi) => {
             std::io::Write::write_all(&mut std::io::stdout(), crate::openapi::text().as_bytes())?;
@@ -131,14 +131,14 @@ fn start_logs() -> Result<()> {
 
 async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     // Install the signal handlers first, so that no early signal is lost.
-    let mut told = told_to_stop()?;
+    let mut reply = told_to_stop()?;
     let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
     let admin = listen("--admin-listen", config.admin_listen).await?;
     let (admin, starting) = two_handles(admin).context("--admin-listen")?;
     let database = tokio::select! {
         database = database(config, starting) => database?,
-        _ = &mut told => return Ok(()),
+        _ = &mut reply => return Ok(()),
     };
     let origin = open(config, secrets, files, database).await?;
     let stop = CancellationToken::new();
@@ -149,7 +149,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
     ];
     let background = origin.spawn(&stop)?;
-    told.await.context("cannot listen for signals")?;
+    reply.await.context("cannot listen for signals")?;
     info!("stopping");
     stop.cancel();
     let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, background)).await;

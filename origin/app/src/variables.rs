@@ -39,18 +39,18 @@ impl std::fmt::Display for IdleVariable {
 
 /// Returns the variables without effect.
 pub(crate) fn idle(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<IdleVariable> {
-    let known = documented_names();
+    let existing = documented_names();
     let variables = variables.into_iter().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         name.starts_with(PREFIX).then(|| (name, value.is_empty()))
     });
     let variables: Vec<(String, bool)> = variables.collect();
-    let is_set = |wanted: &str| variables.iter().any(|(name, _)| name == wanted);
+    let is_set = |requested: &str| variables.iter().any(|(name, _)| name == requested);
     let mut idle = Vec::new();
     for (name, is_empty) in &variables {
         let plain = name.strip_suffix(FILE).unwrap_or(name);
-        if !known.contains(name) && !known.contains(plain) && !is_service_link(name) {
-            idle.push(unknown(name, &known));
+        if !existing.contains(name) && !existing.contains(plain) && !is_service_link(name) {
+            idle.push(unknown(name, &existing));
         } else if *is_empty && is_set(&format!("{name}{FILE}")) {
             idle.push(IdleVariable {
                 name: name.clone(),
@@ -68,9 +68,9 @@ fn is_service_link(name: &str) -> bool {
     name.ends_with("_PORT") || parts.iter().any(|part| name.contains(part))
 }
 
-fn unknown(name: &str, known: &BTreeSet<String>) -> IdleVariable {
+fn unknown(name: &str, existing: &BTreeSet<String>) -> IdleVariable {
     let is_like = |other: &&String| other.starts_with(name) || name.starts_with(other.as_str());
-    let fix = match known.iter().find(is_like) {
+    let fix = match existing.iter().find(is_like) {
         Some(other) => format!("did you mean {other}?"),
         None => "remove it, or correct its name (weir-origin --help lists all)".to_owned(),
     };
@@ -83,21 +83,21 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> IdleVariable {
 
 /// Returns all variable names in the help of the program and its commands.
 fn documented_names() -> BTreeSet<String> {
-    let mut known = OF_GATEWAYS.map(ToOwned::to_owned).into();
-    collect(&mut Config::command(), &mut known);
-    known
+    let mut existing = OF_GATEWAYS.map(ToOwned::to_owned).into();
+    collect(&mut Config::command(), &mut existing);
+    existing
 }
 
-fn collect(command: &mut Command, known: &mut BTreeSet<String>) {
+fn collect(command: &mut Command, existing: &mut BTreeSet<String>) {
     let help = command.render_long_help().to_string();
     let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let words = words.filter(|word| word.starts_with(PREFIX) && !word.ends_with('_'));
-    known.extend(words.map(ToOwned::to_owned));
+    existing.extend(words.map(ToOwned::to_owned));
     let variables = command.get_arguments().filter_map(clap::Arg::get_env);
     let variables = variables.filter_map(|name| name.to_str());
-    known.extend(variables.map(ToOwned::to_owned));
+    existing.extend(variables.map(ToOwned::to_owned));
     for command in command.get_subcommands_mut() {
-        collect(command, known);
+        collect(command, existing);
     }
 }
 

@@ -91,15 +91,15 @@ pub(crate) fn view(
 impl Views {
     async fn note<'e>(&self, events: impl Iterator<Item = &'e Envelope>) -> Vec<Outcome> {
         let views: Vec<_> = events.map(view_of).collect();
-        let known: Vec<View> = views
+        let existing: Vec<View> = views
             .iter()
             .filter_map(|view| view.clone().ok().flatten())
             .collect();
-        let noted = match known.is_empty() {
+        let recorded = match existing.is_empty() {
             true => Ok(()),
-            false => self.history.record(&known).await.map(drop),
+            false => self.history.record(&existing).await.map(drop),
         };
-        let outcome = |view| match (view, &noted) {
+        let outcome = |view| match (view, &recorded) {
             (Err(reason), _) => Outcome::Refused(reason),
             (Ok(Some(_)), Err(error)) => Outcome::Failed(error.to_string()),
             (Ok(_), _) => Outcome::Done,

@@ -73,10 +73,10 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Runs a round every `period`, the first one at once. `what` names the loop in the log.
-    pub fn every(period: Duration, what: &'static str, stop: CancellationToken) -> Self {
+    /// Runs a round every `period`, the first one at once. `subject` names the loop in the log.
+    pub fn every(period: Duration, subject: &'static str, stop: CancellationToken) -> Self {
         Self {
-            what,
+            what: subject,
             stop,
             period,
             backoff: Backoff::constant(period),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_loop_is_logged_once_and_again_when_it_recovers() {
+    fn failing_loop_is_logged_once_and_again_on_recovery() {
         let (lines, _guard) = captured();
         let mut interval = interval(&CancellationToken::new());
         for outcome in [

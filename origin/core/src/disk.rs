@@ -65,10 +65,10 @@ impl Disk {
     /// # Errors
     /// When the folder does not exist.
     pub fn room(&self) -> io::Result<Room> {
-        let seen = rustix::fs::statvfs(&self.folder)?;
+        let observed = rustix::fs::statvfs(&self.folder)?;
         Ok(Room {
-            free_bytes: seen.f_bavail.saturating_mul(seen.f_frsize),
-            size_bytes: seen.f_blocks.saturating_mul(seen.f_frsize),
+            free_bytes: observed.f_bavail.saturating_mul(observed.f_frsize),
+            size_bytes: observed.f_blocks.saturating_mul(observed.f_frsize),
         })
     }
 

@@ -172,13 +172,13 @@ impl RequestMetrics {
     }
 
     /// Counts a request with its duration.
-    pub fn count(&self, route: &str, status: u16, took: Duration) {
+    pub fn count(&self, route: &str, status: u16, elapsed: Duration) {
         let route = route.to_owned();
         self.seconds
             .get_or_create(&RouteLabel {
                 route: route.clone(),
             })
-            .observe(took.as_secs_f64());
+            .observe(elapsed.as_secs_f64());
         let labels = RequestLabels { route, status };
         self.answered.get_or_create(&labels).inc();
     }

@@ -159,7 +159,7 @@ pub struct SpanRequest {
 /// Runs `work` in a request's span, within the trace of its headers. `status` reads the status of the answer.
 pub async fn request<T>(
     headers: &HeaderMap,
-    asked: SpanRequest,
+    requested: SpanRequest,
     work: impl Future<Output = T>,
     status: impl Fn(&T) -> u16,
 ) -> T {
@@ -168,10 +168,10 @@ pub async fn request<T>(
     };
     let parent = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
     let attributes = [
-        KeyValue::new("http.request.method", asked.method.to_string()),
-        KeyValue::new("http.route", asked.route.clone()),
+        KeyValue::new("http.request.method", requested.method.to_string()),
+        KeyValue::new("http.route", requested.route.clone()),
     ];
-    let span = SpanBuilder::from_name(format!("{} {}", asked.method, asked.route))
+    let span = SpanBuilder::from_name(format!("{} {}", requested.method, requested.route))
         .with_kind(SpanKind::Server)
         .with_attributes(attributes);
     let span = tracer.build_with_context(span, &parent);
@@ -192,7 +192,7 @@ pub async fn request<T>(
 /// Runs `work`, a call to `system`, in a child span of the current request. Background work is not traced.
 pub async fn traced_call<T, E>(
     system: &'static str,
-    what: &'static str,
+    subject: &'static str,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let parent = Context::current();
@@ -202,7 +202,7 @@ pub async fn traced_call<T, E>(
     };
     let attributes = [
         KeyValue::new("db.system.name", system),
-        KeyValue::new("db.query.text", what),
+        KeyValue::new("db.query.text", subject),
     ];
     let span = SpanBuilder::from_name(system)
         .with_kind(SpanKind::Client)

@@ -43,7 +43,7 @@ pub enum AdminError {
 #[derive(Clone, Debug)]
 pub struct GroupStatus {
     /// The runner's own report.
-    pub said: GroupReport,
+    pub report: GroupReport,
     /// The group's position in each source.
     pub positions: Vec<(Source, Option<Position>)>,
     /// Number of events that the group has not handled yet.
@@ -94,8 +94,8 @@ pub enum ResendOutcome {
 /// If a SQL call or the log fails.
 pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupStatus, AdminError> {
     let store = events.store();
-    let mut standing = GroupStatus {
-        said: group.status.get(),
+    let mut status = GroupStatus {
+        report: group.status.get(),
         positions: Vec::new(),
         lag: Lag::default(),
         retries: RetryCounts::default(),
@@ -106,13 +106,13 @@ pub async fn group_status(events: &Events, group: &GroupHandle) -> Result<GroupS
     for source in events.log().sources() {
         let position = positions.get(&*source).copied();
         let lag = events.log().lag(&source, position.unwrap_or(0)).await?;
-        standing.lag.add(lag);
+        status.lag.add(lag);
         if let Some(retries) = retries.get(&*source) {
-            standing.retries.add(*retries);
+            status.retries.add(*retries);
         }
-        standing.positions.push((source, position));
+        status.positions.push((source, position));
     }
-    Ok(standing)
+    Ok(status)
 }
 
 /// Moves a group in each source of this origin, or only reports the effect (dry run).
@@ -126,7 +126,7 @@ pub async fn seek(
     is_dry: bool,
 ) -> Result<Vec<SeekResult>, AdminError> {
     let (log, store) = (events.log(), events.store());
-    let mut sought = Vec::new();
+    let mut query = Vec::new();
     for source in log.sources() {
         let to = log.place(&source, target).await?;
         let from = match store.position(&group.name, &source).await? {
@@ -151,10 +151,10 @@ pub async fn seek(
                 .seek(&group.name, &source, to, events.now_ms())
                 .await?;
         }
-        sought.push(one);
+        query.push(one);
     }
     group.wake();
-    Ok(sought)
+    Ok(query)
 }
 
 /// The append time of the oldest event of a source, if the target is older than that event.
@@ -294,7 +294,7 @@ async fn revive(
     let group = events.group(&letter.group).ok_or(AdminError::Kind(
         "its consumer group does not run in this origin",
     ))?;
-    let is_ours = |known: &Source| **known == *source;
+    let is_ours = |existing: &Source| **existing == *source;
     if !events.log().sources().iter().any(is_ours) {
         return Err(AdminError::Kind(
             "it came from another origin's log: send it again there",
@@ -330,18 +330,18 @@ pub async fn resend_many(
         after: None,
         limit: limit.min(RESEND_MAX),
     };
-    let (mut taken, mut left) = (0, 0);
+    let (mut accepted, mut remaining) = (0, 0);
     for letter in events.store().letters().dead_letters(filter).await? {
         match resend_letter(events, &letter).await {
-            Ok(ResendOutcome::Retried) => taken += 1,
-            Ok(ResendOutcome::Judged(answer)) if is_taken(&answer) => taken += 1,
+            Ok(ResendOutcome::Retried) => accepted += 1,
+            Ok(ResendOutcome::Judged(answer)) if is_taken(&answer) => accepted += 1,
             Ok(ResendOutcome::Judged(_)) | Err(AdminError::Kind(_) | AdminError::Unknown) => {
-                left += 1
+                remaining += 1
             }
             Err(error) => return Err(error),
         }
     }
-    Ok((taken, left))
+    Ok((accepted, remaining))
 }
 
 /// Decodes an envelope from hexadecimal digits and returns it with the event's unit.

@@ -20,8 +20,8 @@ use super::Clock;
 use super::log::{AppendError, EventLog};
 use super::metrics::EventMetrics;
 use super::registry::Registry;
+use crate::model::recent_events::{IdStatus, RecentEvents};
 use crate::model::record::{LogRecord, RefusedEvent, SentEvent};
-use crate::model::seen::{IdStatus, RecentEvents};
 use crate::model::types::Types;
 
 /// Bodies of at least this many bytes are validated in a blocking thread, so that they do not delay other requests.
@@ -34,7 +34,7 @@ pub struct Collector {
     /// The log that events are appended to.
     pub log: Arc<dyn EventLog>,
     /// Recent event ids, for deduplication.
-    pub seen: RecentEvents,
+    pub observed: RecentEvents,
     /// Metrics of events.
     pub metrics: EventMetrics,
     /// Number of partitions that customers are spread over.
@@ -86,16 +86,16 @@ impl Collector {
         sender: Sender,
         body: Bytes,
     ) -> Result<Answer, CollectError> {
-        let judged = if body.len() < LONG {
+        let assessed = if body.len() < LONG {
             self.judge_body(&sender, &body)?
         } else {
             let collector = self.clone();
             let judge = move || collector.judge_body(&sender, &body);
-            let judged = tokio::task::spawn_blocking(judge).await;
+            let assessed = tokio::task::spawn_blocking(judge).await;
             // The validation panicked. Nothing was appended, so refuse the whole body.
-            judged.map_err(|_| AppendError::Refused)??
+            assessed.map_err(|_| AppendError::Refused)??
         };
-        self.append(judged).await
+        self.append(assessed).await
     }
 
     /// Ingests the event in a tracking pixel's query.
@@ -111,8 +111,8 @@ impl Collector {
         let judge = EventJudge::new(self, &types, sender, None);
         let read = pixel::read(query);
         let text = || String::from_utf8_lossy(&pixel::without(query, pixel::KEY)).into_owned();
-        let judged = judge.judge(read, None, text);
-        self.append(vec![judged]).await
+        let assessed = judge.judge(read, None, text);
+        self.append(vec![assessed]).await
     }
 
     /// Validates a refused event again. A second refusal writes nothing, because the dead letter already exists.
@@ -145,7 +145,7 @@ impl Collector {
                 answer.reject(id.map(|id| id.to_string()), rejection);
                 Ok(answer)
             }
-            judged => self.append(vec![judged]).await,
+            assessed => self.append(vec![assessed]).await,
         }
     }
 
@@ -155,30 +155,32 @@ impl Collector {
         let types = self.registry.types();
         let judge = EventJudge::new(self, &types, sender, batch.sent_at_ms);
         let mut first: HashMap<EventId, Fingerprint> = HashMap::new();
-        let mut judged = Vec::with_capacity(batch.events.len());
+        let mut assessed = Vec::with_capacity(batch.events.len());
         for sent in &batch.events {
             let one = judge.judge(sent.read(), sent.id(), || sent.json.to_owned());
-            judged.push(match one {
+            assessed.push(match one {
                 Judgement::Accept(envelope) => match first.get(&envelope.id) {
                     None => {
                         first.insert(envelope.id.clone(), envelope.fingerprint);
                         Judgement::Accept(envelope)
                     }
-                    Some(known) if *known == envelope.fingerprint => Judgement::Known(envelope.id),
+                    Some(existing) if *existing == envelope.fingerprint => {
+                        Judgement::Known(envelope.id)
+                    }
                     Some(_) => judge.reused(envelope.id, sent.json),
                 },
                 other => other,
             });
         }
-        Ok(judged)
+        Ok(assessed)
     }
 
     /// Appends all records in one call, then builds the answer.
-    async fn append(&self, judged: Vec<Judgement>) -> Result<Answer, CollectError> {
+    async fn append(&self, judgements: Vec<Judgement>) -> Result<Answer, CollectError> {
         let mut records = Vec::new();
         let mut answer = Answer::default();
         let mut accepted = Vec::new();
-        for one in judged {
+        for one in judgements {
             match one {
                 Judgement::Known(id) => answer.take(id, true),
                 Judgement::Accept(envelope) => {
@@ -206,7 +208,7 @@ impl Collector {
             self.write(records).await?;
         }
         for (id, fingerprint) in accepted {
-            self.seen.note(id.as_str(), fingerprint);
+            self.observed.note(id.as_str(), fingerprint);
         }
         for one in &answer.verdicts {
             let reason = one.reason.map_or("", Reason::label);
@@ -229,7 +231,7 @@ impl Collector {
 
 /// Validates the events of one request.
 struct EventJudge<'a> {
-    seen: &'a RecentEvents,
+    observed: &'a RecentEvents,
     types: &'a Types,
     sender: &'a Sender,
     sent_at_ms: Option<u64>,
@@ -243,7 +245,7 @@ impl<'a> EventJudge<'a> {
         sent_at_ms: Option<u64>,
     ) -> Self {
         Self {
-            seen: &collector.seen,
+            observed: &collector.observed,
             types,
             sender,
             sent_at_ms,
@@ -259,7 +261,10 @@ impl<'a> EventJudge<'a> {
         let id = read.as_ref().map_or(id, |event| event.id.clone());
         let envelope = read.and_then(|event| self.envelope(event));
         let envelope = envelope.and_then(|envelope| {
-            match self.seen.look(envelope.id.as_str(), envelope.fingerprint) {
+            match self
+                .observed
+                .look(envelope.id.as_str(), envelope.fingerprint)
+            {
                 IdStatus::New => Ok((envelope, false)),
                 IdStatus::Same => Ok((envelope, true)),
                 IdStatus::Other => Err(id_reused(&envelope.id)),

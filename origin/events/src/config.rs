@@ -15,7 +15,7 @@ use super::Clock;
 use super::groups::webhook::{WEBHOOK_GROUP, Webhook};
 use super::groups::{GroupTimes, NewGroup, work};
 use super::pull::{Pull, PullsConfig};
-use crate::model::seen;
+use crate::model::recent_events;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::secret::{self, SecretError, Variables};
 
@@ -330,7 +330,7 @@ impl Settings {
                 age_ms: 7 * DAY_MS,
                 bytes_max: 16 << 30,
             },
-            remembered: seen::REMEMBERED,
+            remembered: recent_events::REMEMBERED,
             user_header: HeaderName::from_static("x-user-id"),
             dead_letters_kept_ms: 30 * DAY_MS,
             groups: Vec::new(),

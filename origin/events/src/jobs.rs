@@ -58,13 +58,13 @@ pub(super) async fn measure(events: Events, stop: CancellationToken) {
 async fn measure_once(events: &Events) -> Result<(), anyhow::Error> {
     events.metrics().fill(events.log().fill());
     for group in events.groups() {
-        let standing = group_status(events, group).await?;
+        let current = group_status(events, group).await?;
         let metrics = events.metrics();
         metrics.group_is(
             &group.name,
-            standing.said.state,
-            standing.lag,
-            standing.retries,
+            current.report.state,
+            current.lag,
+            current.retries,
             events.now_ms(),
         );
     }

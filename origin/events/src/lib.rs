@@ -49,7 +49,7 @@ use groups::work::EventWork;
 use groups::{GroupTimes, NewGroup};
 use log::{EmbeddedLog, EventLog, LogError};
 use metrics::EventMetrics;
-use model::seen::RecentEvents;
+use model::recent_events::RecentEvents;
 use pull::Pull;
 use registry::Registry;
 use store::{EventStore, STORE_GROUP};
@@ -164,7 +164,7 @@ impl Events {
         let collector = Arc::new(Collector {
             registry: registry.clone(),
             log: log.clone(),
-            seen: RecentEvents::new(settings.remembered),
+            observed: RecentEvents::new(settings.remembered),
             metrics: metrics.clone(),
             partitions: settings.partitions,
             clock: clock.clone(),

@@ -269,13 +269,13 @@ impl EventMetrics {
         let gauge = self.retries.get_or_create(&label(group));
         gauge.set(signed(retries.count));
         drop(gauge);
-        for known in GroupState::ALL {
+        for existing in GroupState::ALL {
             let labels = GroupStateLabel {
                 group: group.to_owned(),
-                state: known.label(),
+                state: existing.label(),
             };
             let gauge = self.states.get_or_create(&labels);
-            gauge.set(i64::from(known == state));
+            gauge.set(i64::from(existing == state));
         }
     }
 }

@@ -88,14 +88,14 @@ impl Registry {
     /// If a SQL call fails.
     pub async fn refresh(&self) -> Result<(), SqlError> {
         let stored = self.store.registry().types().await?;
-        let known = self.types();
-        let is_known = |stored: &StoredType, known: &RegisteredType| {
-            (stored.version, stored.changed_at_ms) == (known.version, known.changed_at_ms)
+        let existing = self.types();
+        let is_known = |stored: &StoredType, existing: &RegisteredType| {
+            (stored.version, stored.changed_at_ms) == (existing.version, existing.changed_at_ms)
         };
         let mut types = Vec::with_capacity(stored.len());
         for stored in &stored {
-            match known.get(&stored.name) {
-                Some(known) if is_known(stored, known) => types.push(known.clone()),
+            match existing.get(&stored.name) {
+                Some(existing) if is_known(stored, existing) => types.push(existing.clone()),
                 before => match RegisteredType::of(stored) {
                     Ok(read) => types.push(Arc::new(read)),
                     Err(error) => {
@@ -106,8 +106,8 @@ impl Registry {
                 },
             }
         }
-        let mut known = self.types.write().unwrap_or_else(PoisonError::into_inner);
-        *known = Arc::new(Types::new(types));
+        let mut existing = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        *existing = Arc::new(Types::new(types));
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl Registry {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh().await?;
             let types = self.types();
-            let before = types.get(name.as_str()).map(|known| known.version);
+            let before = types.get(name.as_str()).map(|existing| existing.version);
             if expected.is_some() && before != expected {
                 return Err(ChangeError::Version);
             }
@@ -157,14 +157,14 @@ impl Registry {
         for _ in 0..ATTEMPTS_MAX {
             self.refresh().await?;
             let types = self.types();
-            let known = types.get(name).ok_or(ChangeError::Unknown)?;
-            if expected.is_some_and(|expected| expected != known.version) {
+            let existing = types.get(name).ok_or(ChangeError::Unknown)?;
+            if expected.is_some_and(|expected| expected != existing.version) {
                 return Err(ChangeError::Version);
             }
             if self
                 .store
                 .registry()
-                .delete_type(name, known.version)
+                .delete_type(name, existing.version)
                 .await?
             {
                 self.refresh().await?;

@@ -35,14 +35,14 @@ impl Fitment {
         let _permit = self.permit()?;
         let mut offsets = Vec::with_capacity(check.vehicles.len());
         for vehicle in &check.vehicles {
-            let known = self
+            let existing = self
                 .store()
                 .vehicle(*vehicle)
                 .await
                 .map_err(Unavailable::from)?;
-            offsets.push(known.map(|vehicle| vehicle.offset));
+            offsets.push(existing.map(|vehicle| vehicle.offset));
         }
-        let skus: Vec<&Sku> = check.skus.iter().map(|wanted| &wanted.sku).collect();
+        let skus: Vec<&Sku> = check.skus.iter().map(|requested| &requested.sku).collect();
         let rows = self.store().skus(&skus).await.map_err(Unavailable::from)?;
         self.0.metrics.fallbacks.inc_by(skus.len() as u64);
         let rows: HashMap<Sku, SkuRow> =

@@ -62,7 +62,11 @@ impl FitmentConfig {
             let cluster = cluster.context(
                 "--fitment-cluster: the name must be 1 to 32 of a-z, 0-9 and -, except home",
             )?;
-            if settings.clusters.iter().any(|(known, _)| *known == cluster) {
+            if settings
+                .clusters
+                .iter()
+                .any(|(existing, _)| *existing == cluster)
+            {
                 bail!("--fitment-cluster: \"{name}\" appears twice");
             }
             let redis =
@@ -71,13 +75,13 @@ impl FitmentConfig {
         }
         if let Some(path) = &self.fitment_rules {
             let json = std::fs::read_to_string(path).context("--fitment-rules")?;
-            let mut known: Vec<Cluster> = settings
+            let mut existing: Vec<Cluster> = settings
                 .clusters
                 .iter()
                 .map(|(name, _)| name.clone())
                 .collect();
-            known.push(Cluster::home());
-            settings.rules = Rules::read(&json, &known).context("--fitment-rules")?;
+            existing.push(Cluster::home());
+            settings.rules = Rules::read(&json, &existing).context("--fitment-rules")?;
         }
         settings.verify_per_s = self.fitment_verify_per_s;
         Ok(Some(settings))

@@ -84,13 +84,13 @@ impl Fitment {
             .await?;
         let mut findings = self.compare(&rows).await?;
         self.compare_routes(&rows, &mut findings).await?;
-        let mended = self.mend(&rows, &findings).await?;
+        let repaired = self.mend(&rows, &findings).await?;
         let metrics = &self.0.metrics;
         metrics.verified.inc_by(rows.len() as u64);
-        metrics.mended.inc_by(mended as u64);
+        metrics.mended.inc_by(repaired as u64);
         Ok(VerifySummary {
             checked: rows.len(),
-            mended,
+            mended: repaired,
             next: rows
                 .last()
                 .map(|row| row.number)
@@ -113,11 +113,11 @@ impl Fitment {
             for some in indices.chunks(fit_verify::SKUS_MAX) {
                 let of: Vec<&SkuRow> = some.iter().filter_map(|index| rows.get(*index)).collect();
                 let call = fit_verify::call(&keys, of.iter().map(|row| &row.sku));
-                let kept = fit_verify::parse(&redis.run(&call).await?, of.len())
+                let reply = fit_verify::parse(&redis.run(&call).await?, of.len())
                     .map_err(CallError::from)?;
-                for ((index, row), kept) in some.iter().zip(of).zip(kept) {
+                for ((index, row), reply) in some.iter().zip(of).zip(reply) {
                     if let Some(finding) = findings.get_mut(*index) {
-                        *finding = compared(row, &kept);
+                        *finding = compared(row, &reply);
                     }
                 }
             }
@@ -167,7 +167,7 @@ impl Fitment {
         rows: &[SkuRow],
         findings: &[SkuComparison],
     ) -> Result<usize, Unavailable> {
-        let mut mended = 0;
+        let mut repaired = 0;
         for (row, finding) in rows.iter().zip(findings) {
             let newer = match finding {
                 SkuComparison::Same => continue,
@@ -184,14 +184,14 @@ impl Fitment {
             warn!(sku = %row.sku, ?finding, "Redis differs from SQL; rewriting the SKU");
             self.put(&[&now], newer).await?;
             self.route(&[&now], newer).await?;
-            mended += 1;
+            repaired += 1;
         }
-        Ok(mended)
+        Ok(repaired)
     }
 }
 
-fn compared(row: &SkuRow, kept: &StoredSku) -> SkuComparison {
-    match kept {
+fn compared(row: &SkuRow, sku: &StoredSku) -> SkuComparison {
+    match sku {
         StoredSku::Nothing | StoredSku::Dropped { .. } if row.is_deleted || row.fits.is_none() => {
             SkuComparison::Same
         }

@@ -135,7 +135,7 @@ impl CqlStore {
         let now_ms = (self.clock)();
         let life_s = views.first().map(|newest| life_s(newest.at_ms, now_ms));
         let version = version.map(signed).transpose()?;
-        let asked = match (version, life_s) {
+        let response = match (version, life_s) {
             (None, None) => return Ok(true),
             (Some(version), None) => ready.ask(&ready.delete_version, (key, version)).await,
             (None, Some(life_s)) => {
@@ -148,7 +148,7 @@ impl CqlStore {
                 ready.ask(&ready.update, values).await
             }
         };
-        is_applied(asked?)
+        is_applied(response?)
     }
 
     async fn forget_list(&self, owner: &Owner) -> Result<(), ColdStoreError> {
@@ -226,14 +226,14 @@ impl PreparedSession {
             builder = builder.user(user, password);
         }
         let session = builder.build().await.map_err(|error| error.to_string())?;
-        let made = make(&session, place).await;
+        let created = make(&session, place).await;
         Self::prepare(session, &place.keyspace)
             .await
-            .map_err(|error| match made {
+            .map_err(|error| match created {
                 Ok(()) => error.to_string(),
                 // A user without permission to create tables can use existing ones. If they are missing, this is the
                 // reason.
-                Err(made) => made,
+                Err(created) => created,
             })
     }
 
@@ -260,8 +260,8 @@ impl PreparedSession {
         statement: &PreparedStatement,
         values: impl SerializeRow,
     ) -> Result<QueryResult, ColdStoreError> {
-        let asked = self.session.execute_unpaged(statement, values).await;
-        asked.map_err(|error: ExecutionError| other(error))
+        let requested = self.session.execute_unpaged(statement, values).await;
+        requested.map_err(|error: ExecutionError| other(error))
     }
 }
 
@@ -283,8 +283,8 @@ async fn make(session: &Session, place: &CqlEndpoint) -> Result<(), String> {
         let mut statement = scylla::statement::unprepared::Statement::new(text);
         // Schema changes in a cluster are slow.
         statement.set_request_timeout(Some(CONNECT_LIMIT));
-        let made = session.query_unpaged(statement, ()).await;
-        made.map_err(|error| error.to_string())?;
+        let created = session.query_unpaged(statement, ()).await;
+        created.map_err(|error| error.to_string())?;
     }
     Ok(())
 }

@@ -320,11 +320,11 @@ fn named(name: &str) -> NewGeneration<'_> {
 /// until `stop`.
 pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
     let mut interval = Interval::every(WATCH_PERIOD, "checking the list encoding in Redis", stop);
-    let mut said = None;
+    let mut response = None;
     while interval.next().await {
         // Skip the check if Redis does not permit `CONFIG GET`.
         let packed_max = hot.packed_max().await.ok().flatten();
-        if packed_max != said
+        if packed_max != response
             && let Some(entries) = packed_max.filter(|max| *max < PACKED_MIN)
         {
             warn!(
@@ -332,7 +332,7 @@ pub async fn watch_listpacks(hot: HotLists, stop: CancellationToken) {
                 "browse history lists use five times the memory: set zset-max-listpack-entries {PACKED_MIN} in Redis"
             );
         }
-        said = packed_max;
+        response = packed_max;
         interval.ended(&Ok::<(), CallError>(()));
     }
 }

@@ -82,10 +82,10 @@ impl History {
         if views.is_empty() {
             return Ok(());
         }
-        let view = |seen: &ViewedProduct| View {
+        let view = |product: &ViewedProduct| View {
             owner: user.clone(),
-            sku: seen.sku.clone(),
-            at_ms: seen.at_ms,
+            sku: product.sku.clone(),
+            at_ms: product.at_ms,
         };
         let of_user: Vec<View> = views.iter().map(view).collect();
         // Write the cold store first: a list that Redis loads meanwhile may lack the views, and gets them from the next
@@ -103,15 +103,15 @@ impl History {
         let Some(newest) = views.first() else {
             return Ok(0);
         };
-        let taken = match self.take_views(guest, views).await {
+        let accepted = match self.take_views(guest, views).await {
             // The guest has too many removals: clear all views up to that time.
             Err(RemoveError::TooMany) => {
                 let cleared = self.clear_views(guest, newest.at_ms).await;
                 cleared.map(|removed| (removed, None))
             }
-            taken => taken,
+            accepted => accepted,
         };
-        match taken {
+        match accepted {
             Ok((_, count)) => Ok(count.unwrap_or(views.len())),
             Err(RemoveError::TooMany) => Ok(views.len()),
             Err(RemoveError::Unavailable(error)) => Err(error.into()),

@@ -77,7 +77,7 @@ struct Parts {
     settings: Settings,
     switches: Switches,
     metrics: HistoryMetrics,
-    begins: marks::DayStarts,
+    day_starts: marks::DayStarts,
 }
 
 impl History {
@@ -102,7 +102,7 @@ impl History {
             store,
             settings,
             metrics,
-            begins: marks::DayStarts::default(),
+            day_starts: marks::DayStarts::default(),
         }))
     }
 

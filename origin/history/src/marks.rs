@@ -64,11 +64,11 @@ impl History {
         let today = self.now_ms() / DAY_MS;
         let store = &self.0.store;
         let first = store.folds().oldest_open_day(today).await?.unwrap_or(today);
-        if !store.begins().has_begin(source, first).await? {
+        if !store.day_starts().has_begin(source, first).await? {
             // No start was recorded. Go back one more day: a view of one day may have been appended on the day before.
             return Ok(Rebuild::Time(first.saturating_sub(1) * DAY_MS));
         }
-        let begin = store.begins().begin_since(source, first).await?;
+        let begin = store.day_starts().begin_since(source, first).await?;
         Ok(Rebuild::Position(
             begin.map_or(position, |begin| begin.min(position)),
         ))
@@ -77,21 +77,24 @@ impl History {
     /// Records where the views of this day begin: at the smallest of these positions.
     async fn note_begin(&self, source: &str, from: u64) -> Result<(), SqlError> {
         let today = self.now_ms() / DAY_MS;
-        let known = self.begins().get(source).copied();
-        if known.is_some_and(|(day, begin)| day == today && begin <= from) {
+        let existing = self.day_starts().get(source).copied();
+        if existing.is_some_and(|(day, begin)| day == today && begin <= from) {
             return Ok(());
         }
         self.0
             .store
-            .begins()
+            .day_starts()
             .note_begin(source, today, from)
             .await?;
-        self.begins().insert(source.to_owned(), (today, from));
+        self.day_starts().insert(source.to_owned(), (today, from));
         Ok(())
     }
 
-    fn begins(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, (u64, u64)>> {
+    fn day_starts(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, (u64, u64)>> {
         // Each change is one step.
-        self.0.begins.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .day_starts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

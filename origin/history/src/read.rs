@@ -31,7 +31,7 @@ pub struct Views {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The product and the time of the view.
-    pub seen: ViewedProduct,
+    pub observed: ViewedProduct,
     /// Product data.
     pub product: Product,
 }
@@ -84,7 +84,7 @@ impl History {
     /// The list from Redis, completed if necessary.
     async fn loaded(&self, owner: &Owner, list: List) -> Result<Views, Unavailable> {
         match self.is_loaded(&list) {
-            true => Ok(self.kept(list.views, true)),
+            true => Ok(self.unexpired(list.views, true)),
             false => self.load(owner, list).await,
         }
     }
@@ -99,7 +99,7 @@ impl History {
         }
         let views = self.try_load(owner, list).await?;
         // Redis keeps losing the list, so an incomplete answer is the best available.
-        views.or_else(|_| Ok(self.kept(Vec::new(), false)))
+        views.or_else(|_| Ok(self.unexpired(Vec::new(), false)))
     }
 
     /// The loaded list; or the list in Redis, if Redis lost it during the load.
@@ -117,7 +117,7 @@ impl History {
                     LoadedLists::Nothing => Vec::new(),
                     LoadedLists::Removals | LoadedLists::All => list.views,
                 };
-                return Ok(Ok(self.kept(views, false)));
+                return Ok(Ok(self.unexpired(views, false)));
             }
         };
         let (cold, is_complete) = self.cold_views(owner).await;
@@ -127,7 +127,7 @@ impl History {
         self.0.metrics.loaded.inc();
         match filled {
             Ok(list) if list.loaded == LoadedLists::Nothing => Ok(Err(hot.read(owner).await?)),
-            Ok(list) => Ok(Ok(self.kept(list.views, is_complete))),
+            Ok(list) => Ok(Ok(self.unexpired(list.views, is_complete))),
             Err(error) => {
                 warn!(%error, "cannot write a loaded list to Redis");
                 let views = list.views.into_iter().chain(cold.unwrap_or_default());
@@ -168,9 +168,9 @@ impl History {
     }
 
     /// Drops expired views.
-    fn kept(&self, mut views: Vec<ViewedProduct>, is_complete: bool) -> Views {
+    fn unexpired(&self, mut views: Vec<ViewedProduct>, is_complete: bool) -> Views {
         let oldest_ms = oldest_ms(self.now_ms());
-        views.retain(|seen| seen.at_ms > oldest_ms);
+        views.retain(|observed| observed.at_ms > oldest_ms);
         Views { views, is_complete }
     }
 
@@ -186,7 +186,7 @@ impl History {
     ) -> Result<Page, Unavailable> {
         let views = self.views(owner).await?;
         let (items, is_complete) = self.items(views).await;
-        let is_after = |item: &Item| place.is_none_or(|place| place.is_before(&item.seen));
+        let is_after = |item: &Item| place.is_none_or(|place| place.is_before(&item.observed));
         let mut items: Vec<Item> = items.into_iter().filter(is_after).collect();
         let has_more = items.len() > limit;
         items.truncate(limit);
@@ -201,10 +201,14 @@ impl History {
     /// The views with their product data, each product once with its last viewed variant. Without product data the
     /// views stay unchanged.
     async fn items(&self, views: Views) -> (Vec<Item>, bool) {
-        let skus: Vec<_> = views.views.iter().map(|seen| seen.sku.clone()).collect();
+        let skus: Vec<_> = views
+            .views
+            .iter()
+            .map(|observed| observed.sku.clone())
+            .collect();
         let found = self.0.products.find(&skus).await;
-        let item = |(seen, product): (ViewedProduct, Option<Product>)| Item {
-            seen,
+        let item = |(observed, product): (ViewedProduct, Option<Product>)| Item {
+            observed,
             product: product.unwrap_or_default(),
         };
         let items = views.views.into_iter().zip(found.products);
@@ -253,7 +257,7 @@ impl History {
         let views = self.loaded(owner, list).await?;
         if views.is_complete && !was_loaded {
             return match self.0.hot.read_count(owner, promise).await {
-                Ok(CountReply::Unknown(list)) => Ok(self.kept(list.views, true)),
+                Ok(CountReply::Unknown(list)) => Ok(self.unexpired(list.views, true)),
                 // Another request has counted meanwhile, or Redis is unavailable.
                 Ok(CountReply::Known(_)) | Err(_) => Ok(views),
             };

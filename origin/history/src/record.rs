@@ -86,9 +86,9 @@ impl History {
             groups[place].1.push(ViewedProduct { sku, at_ms });
             indices[place].push(index);
         }
-        let noted = self.0.hot.view(&groups, now_ms).await?;
-        for (indices, noted) in indices.iter().zip(noted) {
-            for (index, viewed) in indices.iter().zip(noted) {
+        let recorded = self.0.hot.view(&groups, now_ms).await?;
+        for (indices, recorded) in indices.iter().zip(recorded) {
+            for (index, viewed) in indices.iter().zip(recorded) {
                 outcomes[*index] = Some(outcome(viewed));
             }
         }

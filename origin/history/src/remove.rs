@@ -71,10 +71,10 @@ impl History {
         // The clock of a view may be ahead of this origin's. Delete what is in the list, regardless of its time.
         let views = self.views(owner).await?.views;
         let deletion = |sku: &Sku| {
-            let seen = views.iter().find(|seen| seen.sku == *sku);
+            let observed = views.iter().find(|observed| observed.sku == *sku);
             ViewedProduct {
                 sku: sku.clone(),
-                at_ms: seen.map_or(now_ms, |seen| seen.at_ms.max(now_ms)),
+                at_ms: observed.map_or(now_ms, |observed| observed.at_ms.max(now_ms)),
             }
         };
         let variants = self.variants(skus, &views).await;
@@ -84,12 +84,12 @@ impl History {
 
     /// Other SKUs in the list that belong to the same products. SKUs whose product is currently unknown are left out.
     async fn variants(&self, skus: &[Sku], views: &[ViewedProduct]) -> Vec<Sku> {
-        let others = views.iter().map(|seen| &seen.sku);
+        let others = views.iter().map(|observed| &observed.sku);
         let others = others.filter(|sku| !skus.contains(sku));
         let all: Vec<Sku> = skus.iter().chain(others).cloned().collect();
-        let known = self.products().find(&all).await;
+        let existing = self.products().find(&all).await;
         let spu_of = |product: &Option<Product>| product.as_ref()?.spu.clone();
-        let mut spus = known.products.iter().map(spu_of);
+        let mut spus = existing.products.iter().map(spu_of);
         let deleted: HashSet<String> = spus.by_ref().take(skus.len()).flatten().collect();
         let others = all.into_iter().skip(skus.len()).zip(spus);
         let is_variant =
@@ -135,7 +135,7 @@ impl History {
     /// See [`RemoveError`].
     pub async fn clear(&self, owner: &Owner) -> Result<RemovalTiming, RemoveError> {
         let views = self.views(owner).await?.views;
-        let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
+        let newest_ms = views.first().map_or(0, |observed| observed.at_ms);
         self.clear_views(owner, newest_ms.max(self.now_ms())).await
     }
 
@@ -162,11 +162,11 @@ impl History {
     async fn rewrite(&self, owner: &Owner) -> Result<(), ColdStoreError> {
         let stored = self.0.cold.read(owner).await?;
         let removals = self.0.store.removed().removals(owner).await?;
-        let is_kept = |seen: &&ViewedProduct| !removals.cover(seen);
-        let kept: Vec<ViewedProduct> = stored.views.iter().filter(is_kept).cloned().collect();
-        if kept.len() < stored.views.len() {
+        let is_kept = |observed: &&ViewedProduct| !removals.cover(observed);
+        let products: Vec<ViewedProduct> = stored.views.iter().filter(is_kept).cloned().collect();
+        if products.len() < stored.views.len() {
             // A concurrent writer has read these removals, or the next fold reads them.
-            self.0.cold.write(owner, stored.version, &kept).await?;
+            self.0.cold.write(owner, stored.version, &products).await?;
         }
         Ok(())
     }

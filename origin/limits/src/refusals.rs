@@ -62,8 +62,8 @@ struct Requests {
 }
 
 impl Requests {
-    fn count(&mut self, what: &str, count: u64) {
-        match what {
+    fn count(&mut self, subject: &str, count: u64) {
+        match subject {
             "limited" => self.limited += count,
             "shadow_limited" => self.shadow_limited += count,
             "denied" => self.denied += count,
@@ -102,13 +102,13 @@ impl Refusals {
         for (name, count) in counts {
             let name = String::from_utf8_lossy(&name);
             match words(&name).as_slice() {
-                [what, rule] => {
+                [subject, rule] => {
                     let requests = rules.entry((*rule).to_owned()).or_default();
-                    requests.count(what, count);
+                    requests.count(subject, count);
                 }
-                [what, rule, key] => {
+                [subject, rule, key] => {
                     let of = ((*rule).to_owned(), (*key).to_owned());
-                    keys.entry(of).or_default().count(what, count);
+                    keys.entry(of).or_default().count(subject, count);
                 }
                 _ => {}
             }
@@ -159,7 +159,7 @@ mod tests {
                 named(&["of", "a", "later", "gateway"], 9),
             ],
         );
-        let seen = serde_json::to_value(&refusals).unwrap();
+        let body = serde_json::to_value(&refusals).unwrap();
         let expected = serde_json::json!({
             "minutes": 2,
             "rules": [
@@ -171,7 +171,7 @@ mod tests {
                 { "rule": "logins", "key": "bob", "limited": 2, "shadow_limited": 0, "denied": 0 },
             ],
         });
-        assert_eq!(seen, expected);
+        assert_eq!(body, expected);
     }
 
     #[test]

@@ -56,7 +56,7 @@ struct PreparedLink<'a> {
     draft: Draft<'a>,
     new: NewLink,
     /// The record that gateways receive.
-    shown: String,
+    record: String,
 }
 
 impl<'a> PreparedLink<'a> {
@@ -72,8 +72,12 @@ impl<'a> PreparedLink<'a> {
             ends_at_ms: link.expires_at_ms,
             created_at_ms: now_ms,
         };
-        let shown = String::from_utf8(link.for_gateways()).unwrap_or_default();
-        Self { draft, new, shown }
+        let message = String::from_utf8(link.for_gateways()).unwrap_or_default();
+        Self {
+            draft,
+            new,
+            record: message,
+        }
     }
 
     fn ends_at_ms(&self) -> Option<u64> {
@@ -83,11 +87,11 @@ impl<'a> PreparedLink<'a> {
 
     fn record(&self) -> Record<'_> {
         let now_ms = self.new.created_at_ms;
-        let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
+        let remaining = |end_ms: u64| end_ms.saturating_sub(now_ms);
         Record {
             id: &self.new.id,
-            record: &self.shown,
-            life_ms: self.ends_at_ms().map(left),
+            record: &self.record,
+            life_ms: self.ends_at_ms().map(remaining),
         }
     }
 
@@ -105,8 +109,8 @@ impl<'a> PreparedLink<'a> {
             changed_at_ms: self.new.created_at_ms,
             expires_at_ms,
         };
-        let standing = LinkStatus::new(&stored.link);
-        LinkView::new(stored, Some(domain), standing)
+        let status = LinkStatus::new(&stored.link);
+        LinkView::new(stored, Some(domain), status)
     }
 }
 
@@ -130,8 +134,8 @@ impl Creator {
     /// See [`CreateError`].
     pub async fn create(&self, request: LinkRequest) -> Result<LinkView, CreateError> {
         let now_ms = (self.clock)();
-        let known = self.domains.get();
-        let mut draft = request.draft(&known.domains, now_ms)?;
+        let existing = self.domains.get();
+        let mut draft = request.draft(&existing.domains, now_ms)?;
         self.guard(&mut draft).await?;
         self.make(draft, now_ms).await
     }
@@ -199,10 +203,10 @@ impl Creator {
         let custom = PreparedLink::new(draft.clone(), code.clone(), now_ms);
         match self.make_custom(custom).await {
             Err(CreateError::Taken) if self.allocator.claim(draft.domain.codes, &code) => {}
-            made => return made.map(drop),
+            created => return created.map(drop),
         }
-        let made = self.write(PreparedLink::new(draft, code, now_ms)).await?;
-        made.map(drop).ok_or(CreateError::Taken)
+        let created = self.write(PreparedLink::new(draft, code, now_ms)).await?;
+        created.map(drop).ok_or(CreateError::Taken)
     }
 
     /// Voids log entries whose codes belong to other links.
@@ -221,11 +225,11 @@ impl Creator {
         requests: Vec<LinkRequest>,
     ) -> Vec<Result<LinkView, CreateError>> {
         let now_ms = (self.clock)();
-        let known = self.domains.get();
+        let existing = self.domains.get();
         let mut answers = Vec::with_capacity(requests.len());
         let mut generated = Vec::new();
         for (n, request) in requests.into_iter().enumerate() {
-            let answer = match request.draft(&known.domains, now_ms) {
+            let answer = match request.draft(&existing.domains, now_ms) {
                 Ok(mut draft) => match self.guard(&mut draft).await {
                     Ok(()) => self.begin(n, draft, now_ms, &mut generated).await,
                     Err(error) => Some(Err(error)),

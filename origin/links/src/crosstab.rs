@@ -87,13 +87,13 @@ impl CrosstabDimension {
 
 impl Filter {
     fn passes(&self, cell: &Cell, by: CrosstabDimension) -> bool {
-        let wanted = match by {
+        let requested = match by {
             CrosstabDimension::Country => &self.country,
             CrosstabDimension::Device => &self.device,
             CrosstabDimension::Referrer => &self.referrer,
         };
-        let is = |wanted: &String| wanted.eq_ignore_ascii_case(by.value(cell));
-        wanted.as_ref().is_none_or(is)
+        let is = |requested: &String| requested.eq_ignore_ascii_case(by.value(cell));
+        requested.as_ref().is_none_or(is)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct DomainSnapshot {
 #[derive(Clone)]
 pub struct SharedDomains {
     store: LinkStore,
-    known: Arc<RwLock<DomainSnapshot>>,
+    cached: Arc<RwLock<DomainSnapshot>>,
     clock: Clock,
 }
 
@@ -88,10 +88,10 @@ impl SharedDomains {
         }
         let ever = all_domain_ids(&store, &stored.domains).await?;
         let stored = Arc::new(stored);
-        let known = Arc::new(RwLock::new(DomainSnapshot { stored, ever }));
+        let existing = Arc::new(RwLock::new(DomainSnapshot { stored, ever }));
         Ok(Self {
             store,
-            known,
+            cached: existing,
             clock,
         })
     }
@@ -99,8 +99,8 @@ impl SharedDomains {
     /// The current snapshot.
     pub fn snapshot(&self) -> DomainSnapshot {
         // A panic cannot leave it half-changed.
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.clone()
+        let existing = self.cached.read().unwrap_or_else(PoisonError::into_inner);
+        existing.clone()
     }
 
     /// The current domains.
@@ -120,11 +120,11 @@ impl SharedDomains {
             return Ok(false);
         };
         let ever = all_domain_ids(&self.store, &stored.domains).await?;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut existing = self.cached.write().unwrap_or_else(PoisonError::into_inner);
         // Another task may have been faster.
-        if stored.version > known.stored.version {
+        if stored.version > existing.stored.version {
             let stored = Arc::new(stored);
-            *known = DomainSnapshot { stored, ever };
+            *existing = DomainSnapshot { stored, ever };
         }
         Ok(true)
     }
@@ -169,13 +169,13 @@ impl SharedDomains {
     ///
     /// # Errors
     /// See [`ChangeError`].
-    pub async fn check_case(&self, wanted: &Domain) -> Result<(), ChangeError> {
-        let known = self.get();
-        let before = known.domains.by_id(wanted.id.as_str());
+    pub async fn check_case(&self, domain: &Domain) -> Result<(), ChangeError> {
+        let existing = self.get();
+        let before = existing.domains.by_id(domain.id.as_str());
         let changes =
-            before.is_some_and(|before| before.codes.ignore_case != wanted.codes.ignore_case);
-        match changes && self.store.has_links(&wanted.id).await? {
-            true => Err(ChangeError::Case(wanted.id.clone())),
+            before.is_some_and(|before| before.codes.ignore_case != domain.codes.ignore_case);
+        match changes && self.store.has_links(&domain.id).await? {
+            true => Err(ChangeError::Case(domain.id.clone())),
             false => Ok(()),
         }
     }

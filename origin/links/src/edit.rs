@@ -76,8 +76,8 @@ impl Editor {
         version: Option<u32>,
         request: &EditRequest,
     ) -> Result<EditedLink, EditError> {
-        let known = self.domains.get();
-        let domain = known.domains.by_id(id.domain.as_str());
+        let existing = self.domains.get();
+        let domain = existing.domains.by_id(id.domain.as_str());
         let domain = domain.ok_or(FindError::Unknown)?;
         // Hash once, regardless of the number of attempts.
         let guard = match request.password.clone() {
@@ -88,7 +88,7 @@ impl Editor {
         for _ in 0..ATTEMPTS {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
-            let applied = request.apply(&before, &known.domains, domain, now_ms)?;
+            let applied = request.apply(&before, &existing.domains, domain, now_ms)?;
             let AppliedEdit { mut link, tags } = applied;
             link.guard = guard.clone().unwrap_or(link.guard);
             check_guarded(&link)?;
@@ -104,8 +104,8 @@ impl Editor {
             if self.store.edits().change(change).await? {
                 let is_published = self.follow(id).await;
                 let stored = self.store.link(id).await?.ok_or(FindError::Unknown)?;
-                let standing = self.states.of_one(&stored).await?;
-                let link = LinkView::new(stored, Some(domain), standing);
+                let current = self.states.of_one(&stored).await?;
+                let link = LinkView::new(stored, Some(domain), current);
                 return Ok(EditedLink { link, is_published });
             }
         }

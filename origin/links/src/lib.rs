@@ -182,8 +182,8 @@ impl Links {
             true => {
                 let shared = domains.clone();
                 let url = move |id: &LinkId| {
-                    let known = shared.get();
-                    let domain = known.domains.by_id(id.domain.as_str());
+                    let existing = shared.get();
+                    let domain = existing.domains.by_id(id.domain.as_str());
                     domain.map(|domain| domain.url(&id.code))
                 };
                 store.telling(settings.sinks, Arc::new(url))
@@ -509,9 +509,12 @@ impl Parts {
 /// Checks that numbers still become the same codes as before.
 async fn check_numbering(settings: &Settings, store: &LinkStore) -> Result<(), OpenError> {
     let ours = settings.numbering.fingerprint();
-    let known = store.segments().numbering(&ours).await?;
-    match known == ours {
+    let existing = store.segments().numbering(&ours).await?;
+    match existing == ours {
         true => Ok(()),
-        false => Err(OpenError::Numbering { known, ours }),
+        false => Err(OpenError::Numbering {
+            known: existing,
+            ours,
+        }),
     }
 }

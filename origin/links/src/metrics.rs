@@ -75,7 +75,7 @@ pub struct LinkMetrics {
     numbers_left: Family<LengthLabel, Gauge>,
     numbers_seconds_left: Family<LengthLabel, Gauge>,
     log_waiting: Gauge,
-    told: Family<DeliveryLabel, Counter>,
+    reported: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
 }
@@ -123,7 +123,7 @@ impl LinkMetrics {
                 "link_numbers_seconds_left",
                 "Seconds until the numbers run out at the last day's rate, by length; at most ten years",
             ),
-            told: group.add(
+            reported: group.add(
                 "link_changes",
                 "Link changes sent, by receiver and outcome",
             ),
@@ -168,7 +168,7 @@ impl LinkMetrics {
             for outcome in ["sent", "failed"] {
                 let receiver = name.label();
                 let _ = self
-                    .told
+                    .reported
                     .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
@@ -181,9 +181,9 @@ impl LinkMetrics {
     }
 
     /// Counts entries written to the cold store, and how many of their codes were taken.
-    pub fn drained(&self, entries: u64, taken: u64) {
+    pub fn drained(&self, entries: u64, used: u64) {
         self.drained.inc_by(entries);
-        self.drained_taken.inc_by(taken);
+        self.drained_taken.inc_by(used);
     }
 
     /// Records the number of waiting bytes in the log.
@@ -198,8 +198,8 @@ impl LinkMetrics {
             length: length.digits(),
         };
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let left = self.numbers_left.get_or_create(&label);
-        left.set(gauge(numbers));
+        let remaining = self.numbers_left.get_or_create(&label);
+        remaining.set(gauge(numbers));
         let seconds_left = self.numbers_seconds_left.get_or_create(&label);
         seconds_left.set(gauge(days.saturating_mul(DAY_S)));
     }
@@ -259,7 +259,7 @@ impl Meter for LinkMetrics {
     fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
         let receiver = receiver.label();
         let label = DeliveryLabel { receiver, outcome };
-        self.told.get_or_create(&label).inc();
+        self.reported.get_or_create(&label).inc();
     }
 
     fn backlog(&self, receiver: SinkName, backlog: Backlog, now_ms: u64) {

@@ -104,7 +104,7 @@ struct Queue {
     ready: ArrayQueue<ReadyNumber>,
     /// At this number of codes or fewer, the next segment is fetched.
     low: usize,
-    wanted: Notify,
+    requested: Notify,
     filled: Notify,
     /// End of the last segment in the cold store, as far as this origin has read it.
     floor: AtomicU64,
@@ -127,7 +127,7 @@ impl Queue {
             plan,
             ready: ArrayQueue::new(capacity),
             low: capacity.saturating_sub(segment_len),
-            wanted: Notify::new(),
+            requested: Notify::new(),
             filled: Notify::new(),
             floor: AtomicU64::new(0),
         }
@@ -180,7 +180,7 @@ impl Allocator {
             code = is_fresh.then_some(ready.code);
         }
         if queue.ready.len() <= queue.low {
-            queue.wanted.notify_one();
+            queue.requested.notify_one();
         }
         code
     }
@@ -288,7 +288,7 @@ impl Allocator {
     async fn until_wanted(&self, queue: &Queue) {
         let old = Duration::from_millis(self.deps.times.hold_ms / 4);
         tokio::select! {
-            () = queue.wanted.notified() => {}
+            () = queue.requested.notified() => {}
             () = tokio::time::sleep(old) => self.renew(queue),
         }
     }

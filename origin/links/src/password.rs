@@ -128,8 +128,8 @@ impl Passwords {
     /// # Errors
     /// See [`Busy`].
     pub async fn guard(&self, password: Password) -> Result<PasswordGuard, Busy> {
-        let made = self.slowly(None, move || hash(&password)).await?;
-        made.map(PasswordGuard::new).ok_or(Busy)
+        let created = self.slowly(None, move || hash(&password)).await?;
+        created.map(PasswordGuard::new).ok_or(Busy)
     }
 
     /// Tries a password for a link, from this address if it is known.
@@ -140,14 +140,14 @@ impl Passwords {
         guard: &PasswordGuard,
         password: Password,
     ) -> PasswordOutcome {
-        let tried = self.check_password(link, address, guard, password).await;
-        self.metrics.password(match tried {
+        let attempted = self.check_password(link, address, guard, password).await;
+        self.metrics.password(match attempted {
             PasswordOutcome::Right => "right",
             PasswordOutcome::Wrong => "wrong",
             PasswordOutcome::TooMany { .. } => "too_many",
             PasswordOutcome::Busy => "busy",
         });
-        tried
+        attempted
     }
 
     async fn check_password(
@@ -355,12 +355,12 @@ mod tests {
     /// RFC 7914, section 11.
     #[test]
     fn hash_matches_the_pbkdf2_test_vectors() {
-        let known = hex::decode(concat!(
+        let existing = hex::decode(concat!(
             "55ac046e56e3089fec1691c22544b605",
             "f94185216dde0465e68b9d57c20dacbc"
         ));
-        let known = STANDARD_NO_PAD.encode(known.unwrap());
-        let stored = format!("{KIND}$1${}${known}", STANDARD_NO_PAD.encode("salt"));
+        let existing = STANDARD_NO_PAD.encode(existing.unwrap());
+        let stored = format!("{KIND}$1${}${existing}", STANDARD_NO_PAD.encode("salt"));
         assert!(is_right(&stored, &password("passwd")));
     }
 

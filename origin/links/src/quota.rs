@@ -58,27 +58,27 @@ impl Quota {
         tenant: &Tenant,
         links: u64,
     ) -> Result<Option<LimitExceeded>, SqlError> {
-        let known = self.cached_count(&tenant.name);
+        let existing = self.cached_count(&tenant.name);
         // Only requests of this tenant wait during the query.
-        let mut known = known.lock().await;
+        let mut existing = existing.lock().await;
         let max = tenant.limits.links;
-        let age = known.at.map(|at| at.elapsed());
-        let is_over = known.links.saturating_add(links) > max;
+        let age = existing.at.map(|at| at.elapsed());
+        let is_over = existing.links.saturating_add(links) > max;
         let is_old = age.is_none_or(|age| age >= FRESH_FOR || (is_over && age >= AGAIN_AFTER));
         if is_old {
             let domains: Vec<&str> = tenant.domains.iter().map(String::as_str).collect();
             let at = Instant::now();
             let counted = self.store.count_within(&domains, max).await?;
-            *known = CachedCount {
+            *existing = CachedCount {
                 at: Some(at),
-                links: counted.saturating_add(known.since),
+                links: counted.saturating_add(existing.since),
                 since: 0,
             };
         }
-        let over = LimitExceeded::check("links", known.links.saturating_add(links), max);
+        let over = LimitExceeded::check("links", existing.links.saturating_add(links), max);
         if over.is_none() {
-            known.links += links;
-            known.since += links;
+            existing.links += links;
+            existing.since += links;
         }
         Ok(over)
     }

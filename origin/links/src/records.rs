@@ -219,17 +219,17 @@ impl LinkRecords {
     }
 
     /// Runs these lookups; `None`: Redis has no value.
-    pub async fn ask(&self, asked: &[RecordLookup<'_>]) -> Result<Vec<Option<u64>>, CallError> {
-        let mut told = Vec::with_capacity(asked.len());
-        for chunk in asked.chunks(PIPELINE) {
-            let commands = chunk.iter().map(|asked| match asked {
+    pub async fn ask(&self, lookups: &[RecordLookup<'_>]) -> Result<Vec<Option<u64>>, CallError> {
+        let mut reply = Vec::with_capacity(lookups.len());
+        for chunk in lookups.chunks(PIPELINE) {
+            let commands = chunk.iter().map(|lookups| match lookups {
                 RecordLookup::IsThere(id) => cmd("EXISTS").arg(self.keys(id).record()).to_owned(),
                 RecordLookup::ClicksUsed(id) => cmd("GET").arg(self.keys(id).clicks()).to_owned(),
             });
             let replies = self.redis.send_all(commands.collect()).await?;
-            told.extend(replies.iter().map(number));
+            reply.extend(replies.iter().map(number));
         }
-        Ok(told)
+        Ok(reply)
     }
 
     /// Whether any of these links exists.

@@ -191,22 +191,22 @@ impl Report {
         range: Range,
     ) -> Result<Self, SqlError> {
         // Days of a time zone are sums of hours.
-        let kept = match range.is_kept() {
+        let retained = match range.is_kept() {
             true => range.span,
             false => Span::Hour,
         };
         let first = |span: Span, from_ms: u64| from_ms.max(span.start_ms(created_at_ms));
-        let from_ms = first(kept, range.from_ms());
+        let from_ms = first(retained, range.from_ms());
         let points = store
             .clicks()
-            .click_points(link, kept, from_ms, range.until_ms());
+            .click_points(link, retained, from_ms, range.until_ms());
         let points = points.await?;
         let (first_day_ms, end_ms) = range.days();
         let first_day_ms = first(Span::Day, first_day_ms);
         let days = store
             .clicks()
             .click_points(link, Span::Day, first_day_ms, end_ms);
-        let uniques = uniques(kept, &points, &days.await?);
+        let uniques = uniques(retained, &points, &days.await?);
         let mut parts: BTreeMap<Breakdown, Vec<PartCount>> = BTreeMap::new();
         for count in store
             .clicks()
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_whole_hours_or_days() {
+    fn range_has_whole_hours_or_days() {
         let hours = range(Span::Hour, Some(NOON - HOUR_MS), Some(NOON)).unwrap();
         assert_eq!(hours.from_ms(), NOON - HOUR_MS - 1);
         assert_eq!(hours.until_ms(), NOON + HOUR_MS - 1);

@@ -60,7 +60,7 @@ pub struct Page {
 /// If a SQL call fails.
 pub async fn search(
     store: &LinkStore,
-    wanted: &LinkQuery,
+    query: &LinkQuery,
     mut cursor: Cursor,
     limit: usize,
 ) -> Result<Page, SqlError> {
@@ -69,17 +69,17 @@ pub async fn search(
     let mut behind_last = cursor.clone();
     let mut looked_at = 0;
     while looked_at < SCAN_MAX {
-        let chunk = cursor.chunk(wanted, limit);
-        let rows = cursor.read(store, wanted, chunk).await?;
+        let chunk = cursor.chunk(query, limit);
+        let rows = cursor.read(store, query, chunk).await?;
         let is_last = rows.len() < chunk;
         looked_at += rows.len();
         for row in rows {
-            if row.created_at_ms < wanted.from_ms && !matches!(cursor, Cursor::Clicks(_)) {
+            if row.created_at_ms < query.from_ms && !matches!(cursor, Cursor::Clicks(_)) {
                 // All following links are older.
                 return Ok(Page { links, next: None });
             }
             cursor = cursor.behind(&row);
-            if !cursor.passes(&row) || !wanted.is_met_by(&row) {
+            if !cursor.passes(&row) || !query.is_met_by(&row) {
                 continue;
             }
             if links.len() == limit {
@@ -154,13 +154,13 @@ fn contains(text: &str, part: &str) -> bool {
 
 impl Cursor {
     /// Number of links per statement. If SQL alone can filter, one more than the page has.
-    fn chunk(&self, wanted: &LinkQuery, limit: usize) -> usize {
+    fn chunk(&self, query: &LinkQuery, limit: usize) -> usize {
         let is_found_by_sql = match self {
             Self::Age(_) => true,
-            Self::Clicks(_) => wanted.tag.is_none(),
+            Self::Clicks(_) => query.tag.is_none(),
             Self::Unclicked(_) => false,
         };
-        if is_found_by_sql && wanted.is_plain() {
+        if is_found_by_sql && query.is_plain() {
             limit + 1
         } else {
             CHUNK
@@ -170,15 +170,15 @@ impl Cursor {
     async fn read(
         &self,
         store: &LinkStore,
-        wanted: &LinkQuery,
+        query: &LinkQuery,
         chunk: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
-        let to_ms = wanted.to_ms.unwrap_or(u64::MAX);
+        let to_ms = query.to_ms.unwrap_or(u64::MAX);
         // A page's cursor must not name a link outside the key's scope.
-        let domains = wanted.narrow_key.as_ref().and_then(Caller::domains);
+        let domains = query.narrow_key.as_ref().and_then(Caller::domains);
         match self {
             Self::Age(after) | Self::Unclicked(after) => {
-                let (tag, after) = (wanted.tag.as_deref(), after.as_ref());
+                let (tag, after) = (query.tag.as_deref(), after.as_ref());
                 match domains {
                     Some(domains) => {
                         let list = store.list_within(&domains, tag, to_ms, after, chunk);
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_as_it_was_written() {
+    fn cursor_round_trips() {
         for text in ["", "c", "u", "7.s.abc", "c7.s.abc", "u7.s.a-b_c"] {
             assert_eq!(Cursor::read_text(text).unwrap().write(), text);
         }

@@ -69,13 +69,13 @@ impl LinkStatus {
         Self::of(link, Use::default(), 0)
     }
 
-    fn of(link: &Link, known: Use, now_ms: u64) -> Self {
+    fn of(link: &Link, existing: Use, now_ms: u64) -> Self {
         let has_max = link.max_clicks > 0;
-        let clicks_left = has_max.then(|| link.max_clicks.saturating_sub(known.clicks_used));
+        let clicks_left = has_max.then(|| link.max_clicks.saturating_sub(existing.clicks_used));
         let has_end_come = (1..=now_ms).contains(&link.expires_at_ms);
         let state = match clicks_left {
             _ if link.is_disabled => State::Disabled,
-            _ if has_end_come || known.is_over => State::Ended,
+            _ if has_end_come || existing.is_over => State::Ended,
             Some(0) => State::UsedUp,
             _ => State::Active,
         };
@@ -106,20 +106,20 @@ impl States {
         let clicks = limited.map(|link| RecordLookup::ClicksUsed(&link.id));
         let over = links.iter().filter(|link| seems_over(link));
         let lives = over.map(|link| RecordLookup::IsThere(&link.id));
-        let asked: Vec<_> = clicks.chain(lives).collect();
-        let told = self.records.ask(&asked).await.unwrap_or_else(|error| {
+        let requests: Vec<_> = clicks.chain(lives).collect();
+        let response = self.records.ask(&requests).await.unwrap_or_else(|error| {
             debug!(%error, "link states answered without Redis");
-            vec![None; asked.len()]
+            vec![None; requests.len()]
         });
-        let told: HashMap<_, _> = asked.into_iter().zip(told).collect();
+        let response: HashMap<_, _> = requests.into_iter().zip(response).collect();
         let mut standings = Vec::with_capacity(links.len());
         for link in links {
-            let is_there = told
+            let is_there = response
                 .get(&RecordLookup::IsThere(&link.id))
                 .copied()
                 .flatten();
-            let used = told.get(&RecordLookup::ClicksUsed(&link.id)).copied();
-            let known = Use {
+            let used = response.get(&RecordLookup::ClicksUsed(&link.id)).copied();
+            let existing = Use {
                 is_over: seems_over(link) && is_there != Some(1),
                 clicks_used: match used {
                     Some(Some(used)) => used,
@@ -127,7 +127,7 @@ impl States {
                     None => 0,
                 },
             };
-            standings.push(LinkStatus::of(&link.link, known, now_ms));
+            standings.push(LinkStatus::of(&link.link, existing, now_ms));
         }
         Ok(standings)
     }
@@ -145,13 +145,13 @@ mod tests {
             max_clicks,
             ..Link::to("https://t.example/")
         };
-        let check = |link: Link, is_over, clicks_used, expected, left| {
-            let known = Use {
+        let check = |link: Link, is_over, clicks_used, expected, remaining| {
+            let existing = Use {
                 is_over,
                 clicks_used,
             };
-            let standing = LinkStatus::of(&link, known, 1_000);
-            assert_eq!((standing.state, standing.clicks_left), (expected, left));
+            let status = LinkStatus::of(&link, existing, 1_000);
+            assert_eq!((status.state, status.clicks_left), (expected, remaining));
         };
         check(link(false, 0, 0), false, 0, State::Active, None);
         check(link(false, 1_001, 2), false, 1, State::Active, Some(1));

@@ -138,13 +138,13 @@ mod tests {
     /// Requests a turn; returns when it has one or waits for one.
     async fn ask(turns: &Turns, code: &str) -> JoinHandle<Result<LinkTurn, QueueFull>> {
         let (turns, link) = (turns.clone(), link(code));
-        let asked = tokio::spawn(async move { turns.next(Some(&link)).await });
+        let task = tokio::spawn(async move { turns.next(Some(&link)).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
-        asked
+        task
     }
 
-    async fn turn(asked: JoinHandle<Result<LinkTurn, QueueFull>>) -> LinkTurn {
-        asked.await.unwrap().unwrap()
+    async fn turn(handle: JoinHandle<Result<LinkTurn, QueueFull>>) -> LinkTurn {
+        handle.await.unwrap().unwrap()
     }
 
     #[tokio::test]
@@ -162,10 +162,10 @@ mod tests {
             ask(&turns, "ac").await.await.unwrap().err(),
             Some(QueueFull)
         );
-        assert!(waiting.iter().all(|asked| !asked.is_finished()));
+        assert!(waiting.iter().all(|requested| !requested.is_finished()));
         drop(running);
-        for asked in waiting {
-            drop(turn(asked).await);
+        for requested in waiting {
+            drop(turn(requested).await);
         }
         assert!(turns.with(|queue| queue.running.is_empty()));
     }
@@ -183,7 +183,7 @@ mod tests {
         // It waits for only one turn.
         drop(turn(crowd.remove(0)).await);
         let other = turn(other).await;
-        assert!(crowd[1..].iter().all(|asked| !asked.is_finished()));
+        assert!(crowd[1..].iter().all(|requested| !requested.is_finished()));
         drop(other);
     }
 
@@ -194,12 +194,12 @@ mod tests {
             turn(ask(&turns, "aa").await).await,
             turn(ask(&turns, "aa").await).await,
         ];
-        let gone = ask(&turns, "ab").await;
-        gone.abort();
-        assert!(gone.await.is_err());
-        let asked = ask(&turns, "ac").await;
+        let answer = ask(&turns, "ab").await;
+        answer.abort();
+        assert!(answer.await.is_err());
+        let response = ask(&turns, "ac").await;
         drop(running);
-        drop(turn(asked).await);
+        drop(turn(response).await);
         assert!(turns.with(|queue| queue.running.is_empty() && queue.waiting.is_empty()));
     }
 }

@@ -117,13 +117,14 @@ impl BySale {
         let all = self.lock();
         let mut sales: Vec<(&SaleId, &SaleFigures)> = all.iter().collect();
         // The sort is stable: equal sales stay in the order of their ids, so labels do not flap.
-        sales.sort_by_key(|(_, known)| std::cmp::Reverse(known.rank()));
+        sales.sort_by_key(|(_, existing)| std::cmp::Reverse(existing.rank()));
         let rest = sales.split_off(sales.len().min(LABELLED_MAX));
-        let named = |(sale, known): (&SaleId, &SaleFigures)| (sale.as_str().to_owned(), *known);
+        let named =
+            |(sale, existing): (&SaleId, &SaleFigures)| (sale.as_str().to_owned(), *existing);
         let mut labelled: Vec<(String, SaleFigures)> = sales.into_iter().map(named).collect();
         if !rest.is_empty() {
             let mut others = SaleFigures::default();
-            rest.iter().for_each(|(_, known)| others.add(known));
+            rest.iter().for_each(|(_, existing)| others.add(existing));
             labelled.push((OTHERS.to_owned(), others));
         }
         labelled
@@ -191,8 +192,8 @@ fn write_family(
     read: fn(&SaleFigures) -> Vec<GaugeReading>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (sale, known) in sales {
-        for (label, value) in read(known) {
+    for (sale, existing) in sales {
+        for (label, value) in read(existing) {
             if let Some(value) = value {
                 let labels = Labels(sale, label);
                 ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;

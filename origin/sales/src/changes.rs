@@ -46,7 +46,7 @@ impl Changer {
         }
     }
 
-    /// Stores a requested change in SQL: `wanted` units to add, or below 0 to withdraw. Repeating the key changes
+    /// Stores a requested change in SQL: `requested` units to add, or below 0 to withdraw. Repeating the key changes
     /// nothing.
     ///
     /// # Errors
@@ -55,29 +55,29 @@ impl Changer {
         &self,
         sale: &SaleId,
         key: &IdempotencyKey,
-        wanted: i64,
+        requested: i64,
     ) -> Result<ChangeBegun, Unavailable> {
-        if let Some(known) = self.store.stock_changes().change(sale, key).await? {
-            return Ok(ChangeBegun::Known(known));
+        if let Some(existing) = self.store.stock_changes().change(sale, key).await? {
+            return Ok(ChangeBegun::Known(existing));
         }
         let Some(stored) = self.store.sale(sale).await? else {
             return Ok(ChangeBegun::Refused(ChangeRefusal::UnknownSale));
         };
         let shards = stored.sale.shards;
-        let units = wanted.unsigned_abs();
-        let shares = match wanted > 0 {
+        let units = requested.unsigned_abs();
+        let shares = match requested > 0 {
             true => spread_stock(units, shards),
             false => withdrawal(&self.ledger.audits(sale, shards).await?, units),
         };
         let store = &self.store;
-        let begun = store
+        let started = store
             .stock_changes()
-            .begin_change(sale, key, wanted, &shares, now_ms());
-        let begun = begun.await?;
-        if let ChangeBegun::New(change) = &begun {
-            info!(%sale, number = change.number, wanted, "stock change requested");
+            .begin_change(sale, key, requested, &shares, now_ms());
+        let started = started.await?;
+        if let ChangeBegun::New(change) = &started {
+            info!(%sale, number = change.number, requested, "stock change requested");
         }
-        Ok(begun)
+        Ok(started)
     }
 
     /// Applies a change on each shard, and stores the outcome; `None` while a shard is cold.

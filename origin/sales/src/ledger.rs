@@ -351,10 +351,10 @@ impl Ledger {
         sale: &SaleId,
         from_shard: u32,
         to_shard: u32,
-        wanted: u64,
+        requested: u64,
     ) -> Result<LendReply, CallError> {
         let keys = self.shard(sale, from_shard);
-        let call = lend::call(&keys, to_shard, wanted);
+        let call = lend::call(&keys, to_shard, requested);
         Ok(lend::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -382,27 +382,27 @@ impl Ledger {
         Ok(settle_transfer::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Adds `units` to a shard's stock, or removes them if below 0, if the shard is unchanged since `seen`.
+    /// Adds `units` to a shard's stock, or removes them if below 0, if the shard is unchanged since `audit`.
     pub async fn restock(
         &self,
         sale: &SaleId,
         shard: u32,
         units: i64,
-        seen: &Audit,
+        audit: &Audit,
     ) -> Result<bool, CallError> {
-        let call = restock::call(&self.shard(sale, shard), units, seen);
+        let call = restock::call(&self.shard(sale, shard), units, audit);
         Ok(restock::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Raises a shard's mark to SQL's count, if the shard is unchanged since `seen` and its mark is lower.
+    /// Raises a shard's mark to SQL's count, if the shard is unchanged since `audit` and its mark is lower.
     pub async fn raise_mark(
         &self,
         sale: &SaleId,
         shard: u32,
         mark: u64,
-        seen: &Audit,
+        audit: &Audit,
     ) -> Result<bool, CallError> {
-        let call = raise_mark::call(&self.shard(sale, shard), mark, seen);
+        let call = raise_mark::call(&self.shard(sale, shard), mark, audit);
         Ok(raise_mark::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -505,17 +505,17 @@ impl Ledger {
         Ok(replies.into_iter().map(orders).collect())
     }
 
-    /// Overwrites a user's orders with those of SQL, if Redis still has the orders in `seen` and the user has no open
+    /// Overwrites a user's orders with those of SQL, if Redis still has the orders in `entries` and the user has no open
     /// claim.
     pub async fn correct(
         &self,
         sale: &SaleId,
         shard: u32,
         user: &UserId,
-        seen: &[OrderEntry],
+        entries: &[OrderEntry],
         orders: &[OrderEntry],
     ) -> Result<bool, CallError> {
-        let call = correct::call(&self.shard(sale, shard), user, seen, orders);
+        let call = correct::call(&self.shard(sale, shard), user, entries, orders);
         Ok(correct::parse(&self.redis.run(&call).await?)?)
     }
 
@@ -525,7 +525,7 @@ impl Ledger {
         &self,
         sale: &SaleId,
         shard: u32,
-        seen: &Audit,
+        audit: &Audit,
     ) -> Result<bool, CallError> {
         let keys = self.shard(sale, shard);
         let (mut cursor, mut claims) = (0, BTreeMap::new());
@@ -558,7 +558,7 @@ impl Ledger {
         let sums = Audit {
             open: claims.len() as u64,
             held: claims.values().sum(),
-            ..seen.clone()
+            ..audit.clone()
         };
         self.write_sums(sale, shard, &sums).await
     }

@@ -195,14 +195,14 @@ impl Sales {
     pub fn spawn(&self, stop: &CancellationToken) -> Vec<JoinHandle<()>> {
         self.reconciling.beat();
         let receivers = self.receivers.iter().cloned();
-        let told = receivers.map(|outbox| tokio::spawn(outbox.run(stop.clone())));
+        let task = receivers.map(|outbox| tokio::spawn(outbox.run(stop.clone())));
         let mut tasks = vec![
             tokio::spawn(self.publisher.clone().run(stop.clone())),
             tokio::spawn(self.reconciler().run(stop.clone())),
             tokio::spawn(self.jobs().run(stop.clone())),
             tokio::spawn(self.archiver().run(stop.clone())),
         ];
-        tasks.extend(told);
+        tasks.extend(task);
         tasks
     }
 

@@ -114,14 +114,14 @@ struct CachedList {
 #[derive(Clone, Debug)]
 pub struct Listing {
     store: SaleStore,
-    seen: Arc<Mutex<Option<Arc<CachedList>>>>,
+    observed: Arc<Mutex<Option<Arc<CachedList>>>>,
 }
 
 impl Listing {
     pub(super) fn new(store: SaleStore) -> Self {
         Self {
             store,
-            seen: Arc::default(),
+            observed: Arc::default(),
         }
     }
 
@@ -137,28 +137,28 @@ impl Listing {
         limit: usize,
         now_ms: u64,
     ) -> Result<(Vec<PublicSale>, bool), SqlError> {
-        let seen = self.cached_list().await?;
+        let observed = self.cached_list().await?;
         let is_shown = |stored: &&StoredSale| {
             after.is_none_or(|after| after < place_of(stored)) && filter.fits(&stored.sale)
         };
-        let mut shown = seen.sales.iter().filter(is_shown);
-        let page = shown.by_ref().take(limit);
-        let page = page.map(|stored| PublicSale::new(stored, seen.switch, now_ms));
+        let mut displayed = observed.sales.iter().filter(is_shown);
+        let page = displayed.by_ref().take(limit);
+        let page = page.map(|stored| PublicSale::new(stored, observed.switch, now_ms));
         let page = page.collect();
-        Ok((page, shown.next().is_some()))
+        Ok((page, displayed.next().is_some()))
     }
 
     async fn cached_list(&self) -> Result<Arc<CachedList>, SqlError> {
         // Concurrent callers wait for one query.
-        let mut known = self.seen.lock().await;
-        let age = known.as_ref().map(|seen| seen.at.elapsed());
-        if let Some(seen) = known.as_ref().filter(|_| age < Some(FRESH_FOR)) {
-            return Ok(Arc::clone(seen));
+        let mut existing = self.observed.lock().await;
+        let age = existing.as_ref().map(|observed| observed.at.elapsed());
+        if let Some(observed) = existing.as_ref().filter(|_| age < Some(FRESH_FOR)) {
+            return Ok(Arc::clone(observed));
         }
         match self.ask().await {
-            Ok(seen) => Ok(Arc::clone(known.insert(Arc::new(seen)))),
-            Err(error) => match known.as_ref().filter(|_| age < Some(STALE_FOR)) {
-                Some(seen) => Ok(Arc::clone(seen)),
+            Ok(observed) => Ok(Arc::clone(existing.insert(Arc::new(observed)))),
+            Err(error) => match existing.as_ref().filter(|_| age < Some(STALE_FOR)) {
+                Some(observed) => Ok(Arc::clone(observed)),
                 None => Err(error),
             },
         }

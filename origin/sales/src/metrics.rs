@@ -98,7 +98,7 @@ pub struct SaleMetrics {
     payments: Family<StateLabel, Counter>,
     risk_pending: Gauge,
     clicks: Family<OutcomeLabel, Counter>,
-    told: Family<DeliveryLabel, Counter>,
+    reported: Family<DeliveryLabel, Counter>,
     outbox_waiting: Family<ReceiverLabel, Gauge>,
     outbox_oldest_seconds: Family<ReceiverLabel, Gauge>,
     /// Numbers per sale.
@@ -158,7 +158,7 @@ impl SaleMetrics {
                 "Users with a reservation and no risk score yet",
             ),
             clicks: group.add("order_clicks", "Click ids with orders, by outcome"),
-            told: group.add(
+            reported: group.add(
                 "order_changes",
                 "Order changes sent, by receiver and outcome",
             ),
@@ -212,7 +212,7 @@ impl SaleMetrics {
             let receiver = name.label();
             for outcome in ["sent", "failed"] {
                 let _ = self
-                    .told
+                    .reported
                     .get_or_create(&DeliveryLabel { receiver, outcome });
             }
         }
@@ -287,7 +287,7 @@ impl SaleMetrics {
 impl Meter for SaleMetrics {
     fn count_delivery(&self, receiver: SinkName, outcome: &'static str) {
         let receiver = receiver.label();
-        self.told
+        self.reported
             .get_or_create(&DeliveryLabel { receiver, outcome })
             .inc();
     }

@@ -129,17 +129,17 @@ impl Orders {
     ///
     /// The task fails with [`SqlError`] when SQL does not answer; then nothing was released.
     ///
-    /// If `asked` fails, because the request is invalid or does not match the sale's rules, the claim is released
-    /// unless it was decided before. The result is then the error of `asked`.
+    /// If `requested` fails, because the request is invalid or does not match the sale's rules, the claim is released
+    /// unless it was decided before. The result is then the error of `requested`.
     pub fn start<E: Send + 'static>(
         &self,
         ticket: Ticket,
-        asked: impl Future<Output = Result<OrderRequest, E>> + Send + 'static,
+        requested: impl Future<Output = Result<OrderRequest, E>> + Send + 'static,
     ) -> JoinHandle<Result<Result<ClaimOutcome, E>, SqlError>> {
         let orders = self.clone();
         self.spawn(async move {
-            Ok(match asked.await {
-                Ok(asked) => Ok(orders.decide(&ticket, &asked).await?),
+            Ok(match requested.await {
+                Ok(requested) => Ok(orders.decide(&ticket, &requested).await?),
                 Err(unread) => {
                     orders.sql(orders.give_back(&ticket)).await?;
                     Err(unread)
@@ -154,13 +154,13 @@ impl Orders {
         let orders = self.clone();
         self.spawn(async move {
             let call = orders.store.provider().note_payment(&event, now_ms());
-            let noted = orders.sql(call).await?;
-            if let PaymentNoted::Noted(_, order) = &noted
+            let recorded = orders.sql(call).await?;
+            if let PaymentNoted::Noted(_, order) = &recorded
                 && order.status == OrderStatus::Paid
             {
                 orders.follow(order).await;
             }
-            Ok(noted)
+            Ok(recorded)
         })
     }
 
@@ -251,9 +251,9 @@ impl Orders {
     async fn decide(
         &self,
         ticket: &Ticket,
-        asked: &OrderRequest,
+        request: &OrderRequest,
     ) -> Result<ClaimOutcome, SqlError> {
-        let outcome = self.outcome(ticket, asked).await?;
+        let outcome = self.outcome(ticket, request).await?;
         self.metrics.order(outcome.label());
         Ok(outcome)
     }
@@ -261,9 +261,9 @@ impl Orders {
     async fn outcome(
         &self,
         ticket: &Ticket,
-        asked: &OrderRequest,
+        request: &OrderRequest,
     ) -> Result<ClaimOutcome, SqlError> {
-        let placed = self.sql(self.store.claims().place_asked(ticket, asked, now_ms()));
+        let placed = self.sql(self.store.claims().place_asked(ticket, request, now_ms()));
         let placed = placed.await?;
         if matches!(
             placed,
@@ -276,8 +276,8 @@ impl Orders {
         };
         if shortage.is_the_users() {
             // The unit exists, but not for this user. Release it for others.
-            let known = self.store.claims().release(ticket, now_ms()).await?;
-            let placed = known.unwrap_or(OrderOutcome::Released { void: false });
+            let existing = self.store.claims().release(ticket, now_ms()).await?;
+            let placed = existing.unwrap_or(OrderOutcome::Released { void: false });
             let outcome = self.follow_claim(ticket, placed).await;
             self.remind(ticket, shortage).await;
             return Ok(match outcome {
@@ -294,15 +294,15 @@ impl Orders {
         let placed = self
             .store
             .claims()
-            .place_asked(ticket, asked, now_ms())
+            .place_asked(ticket, request, now_ms())
             .await?;
         Ok(self.follow_claim(ticket, placed).await)
     }
 
     /// Releases a claim that is not needed, unless it was decided before, so that others get its unit.
     async fn give_back(&self, ticket: &Ticket) -> Result<(), SqlError> {
-        let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
+        let existing = self.store.claims().release(ticket, now_ms()).await?;
+        let placed = existing.unwrap_or(OrderOutcome::Released { void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
     }
@@ -312,8 +312,8 @@ impl Orders {
     /// # Errors
     /// When SQL does not answer; then nothing was released.
     pub async fn end_overdue(&self, ticket: &Ticket) -> Result<ClaimOutcome, SqlError> {
-        let known = self.store.claims().release(ticket, now_ms()).await?;
-        let placed = known.unwrap_or(OrderOutcome::Released { void: false });
+        let existing = self.store.claims().release(ticket, now_ms()).await?;
+        let placed = existing.unwrap_or(OrderOutcome::Released { void: false });
         let outcome = self.follow_claim(ticket, placed).await;
         self.metrics.claim_reconciled(outcome.label());
         Ok(outcome)
@@ -321,16 +321,16 @@ impl Orders {
 
     /// Writes a user's data to Redis again: Redis has lost it, or it would not have granted the claim.
     async fn remind(&self, ticket: &Ticket, shortage: Shortage) {
-        let told = match shortage {
+        let reply = match shortage {
             Shortage::Barred => self.remind_of_lists(ticket).await,
             _ => {
                 let verifier = Verifier::new(self.store.clone(), self.ledger.clone());
                 let users = std::slice::from_ref(&ticket.user);
-                let told = verifier.correct(&ticket.sale, ticket.shard, users).await;
-                told.map(drop)
+                let reply = verifier.correct(&ticket.sale, ticket.shard, users).await;
+                reply.map(drop)
             }
         };
-        if let Err(error) = told {
+        if let Err(error) = reply {
             warn!(claim = %ticket.claim_id(), %error, "cannot store the user's claim in Redis again");
         }
     }

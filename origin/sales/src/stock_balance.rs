@@ -65,8 +65,8 @@ impl StockBalance {
         let mut before = ledger.audits(id, count).await?;
         for reading in 1.. {
             let open = open_claims(ledger, id, &before).await?;
-            let known = open.as_deref().unwrap_or_default();
-            let Some(balance) = store.balance(id, known).await? else {
+            let existing = open.as_deref().unwrap_or_default();
+            let Some(balance) = store.balance(id, existing).await? else {
                 return Ok(None);
             };
             // Redis was read first, so SQL had committed everything that Redis contains.
@@ -75,10 +75,10 @@ impl StockBalance {
             let shards = ledger.audits(id, count).await?;
             let is_exact = shards == before && open.is_some();
             if is_exact || reading == READINGS_MAX {
-                let books = Self::new(shards, balance, open.is_some(), is_exact);
+                let stock_balance = Self::new(shards, balance, open.is_some(), is_exact);
                 return Ok(Some(Self {
                     changes_lost,
-                    ..books
+                    ..stock_balance
                 }));
             }
             before = shards;
@@ -118,10 +118,10 @@ impl StockBalance {
         if !self.is_exact || !self.is_followed {
             return vec![];
         }
-        let differs = |&(shard, seen): &(u32, &Audit)| {
+        let differs = |&(shard, observed): &(u32, &Audit)| {
             let sql = self.counts_of(shard);
-            seen.open == 0
-                && (seen.bought, seen.deferred, seen.checksum)
+            observed.open == 0
+                && (observed.bought, observed.deferred, observed.checksum)
                     != (sql.units_deducted, sql.units_deferred, sql.checksum)
         };
         let shards = (0..).zip(&self.shards).filter(differs);
@@ -131,9 +131,9 @@ impl StockBalance {
     /// Shards with marks below SQL's count, each with that count. Call it only if the drift is 0 and no shard has other
     /// orders: then Redis contains everything that SQL counts.
     pub fn marks_behind(&self) -> Vec<(u32, u64)> {
-        let counts = (0..).zip(&self.shards).map(|(shard, seen)| {
+        let counts = (0..).zip(&self.shards).map(|(shard, observed)| {
             let in_sql = self.counts_of(shard).orders.changes();
-            mark::is_behind(seen, in_sql).then_some((shard, in_sql))
+            mark::is_behind(observed, in_sql).then_some((shard, in_sql))
         });
         counts.flatten().collect()
     }
@@ -165,12 +165,12 @@ async fn open_claims(
     id: &SaleId,
     shards: &[Audit],
 ) -> Result<Option<Vec<Ticket>>, CallError> {
-    let count: u64 = shards.iter().map(|seen| seen.open).sum();
+    let count: u64 = shards.iter().map(|observed| observed.open).sum();
     if count > OPEN_MAX {
         return Ok(None);
     }
     let mut open = Vec::new();
-    for (shard, _) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+    for (shard, _) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
         for claim in ledger.open_claims(id, shard, OPEN_MAX as u32).await? {
             open.push(claim.into_ticket(id, shard));
         }

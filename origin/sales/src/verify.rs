@@ -65,9 +65,9 @@ impl Verifier {
                     .settled_page(sale, shard, bucket, cursor)
                     .await?;
                 cursor = page.0;
-                for (user, seen) in page.1 {
+                for (user, observed) in page.1 {
                     // A page may repeat a user. The user then counts as differing, but `correct` finds no difference.
-                    if in_sql.remove(&user).as_ref() != Some(&seen) {
+                    if in_sql.remove(&user).as_ref() != Some(&observed) {
                         differing.push(user);
                     }
                 }
@@ -104,18 +104,22 @@ impl Verifier {
         let mut verified = VerifySummary::default();
         for users in users.chunks(PAGE_LEN) {
             // Read Redis first, so that later changes are not overwritten.
-            let seen = self.ledger.settled(sale, shard, users).await?;
-            for (user, seen) in users.iter().zip(seen) {
+            let entries = self.ledger.settled(sale, shard, users).await?;
+            for (user, entries) in users.iter().zip(entries) {
                 let orders = self.store.orders_of(sale, shard, user).await?;
-                if orders == seen {
+                if orders == entries {
                     continue;
                 }
-                if !self.lost_of(sale, shard, &seen, &orders).await?.is_empty() {
+                if !self
+                    .lost_of(sale, shard, &entries, &orders)
+                    .await?
+                    .is_empty()
+                {
                     verified.lost += 1;
                     continue;
                 }
                 let ledger = &self.ledger;
-                let done = ledger.correct(sale, shard, user, &seen, &orders).await?;
+                let done = ledger.correct(sale, shard, user, &entries, &orders).await?;
                 verified.corrected += u64::from(done);
             }
         }
@@ -158,9 +162,9 @@ impl Verifier {
                     .settled_page(sale, shard, bucket, cursor)
                     .await?;
                 cursor = page.0;
-                for (user, seen) in page.1 {
-                    let known = in_sql.get(&user).map_or(&[][..], Vec::as_slice);
-                    for order in self.lost_of(sale, shard, &seen, known).await? {
+                for (user, observed) in page.1 {
+                    let existing = in_sql.get(&user).map_or(&[][..], Vec::as_slice);
+                    for order in self.lost_of(sale, shard, &observed, existing).await? {
                         lost.insert(order.generation, (user.clone(), order));
                     }
                 }
@@ -172,20 +176,20 @@ impl Verifier {
         Ok(lost.into_values().collect())
     }
 
-    /// Returns the orders in `seen` that SQL does not have. `standing` contains the user's active orders in SQL.
+    /// Returns the orders in `entries` that SQL does not have. `current` contains the user's active orders in SQL.
     async fn lost_of(
         &self,
         sale: &SaleId,
         shard: u32,
-        seen: &[OrderEntry],
-        standing: &[OrderEntry],
+        entries: &[OrderEntry],
+        current: &[OrderEntry],
     ) -> Result<Vec<OrderEntry>, SqlError> {
         let stands = |order: &OrderEntry| {
-            let mut standing = standing.iter();
-            standing.any(|known| known.generation == order.generation)
+            let mut current = current.iter();
+            current.any(|existing| existing.generation == order.generation)
         };
         let mut lost = Vec::new();
-        for order in seen.iter().filter(|order| !stands(order)) {
+        for order in entries.iter().filter(|order| !stands(order)) {
             let claim = ClaimId::new(sale, shard, order.generation);
             // An ended order is in SQL, too; Redis has not followed yet.
             if !self.store.pauses().has_order(&claim).await? {

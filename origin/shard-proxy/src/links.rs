@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn limited_record_goes_to_object_and_marker_to_redis() {
+    fn limited_record_is_stored_in_object_and_marker_in_redis() {
         let new = step(&[b"SET", LINK, b"0 5 {}", b"PX", b"9", b"NX"]);
         let Some(Step::Both {
             commands, count, ..

@@ -48,7 +48,7 @@ enum CommandRoute {
 
 /// Commands with the same destination, in their order.
 struct Group {
-    way: CommandRoute,
+    route: CommandRoute,
     /// Their indexes in the batch.
     places: Vec<usize>,
     bytes: Vec<u8>,
@@ -97,17 +97,17 @@ impl Session {
         while let Some(rest) = received.get(used..)
             && let Some((command, length)) = whole(rest)?
         {
-            let way = self.command_route(&command)?;
+            let mode = self.command_route(&command)?;
             let bytes = rest.get(..length).unwrap_or_default();
             let is_of =
-                |group: &&mut Group| group.way == way && !matches!(way, CommandRoute::Link(..));
+                |group: &&mut Group| group.route == mode && !matches!(mode, CommandRoute::Link(..));
             match groups.iter_mut().find(is_of) {
                 Some(group) => {
                     group.places.push(place);
                     group.bytes.extend_from_slice(bytes);
                 }
                 None => groups.push(Group {
-                    way,
+                    route: mode,
                     places: vec![place],
                     bytes: bytes.to_vec(),
                 }),
@@ -144,7 +144,7 @@ impl Session {
         let mut replies: Vec<Vec<u8>> = vec![Vec::new(); count];
         let (mut of_objects, mut of_redis, mut on_links) = (Vec::new(), Vec::new(), Vec::new());
         for group in groups {
-            match &group.way {
+            match &group.route {
                 CommandRoute::Here => place(
                     &NOT_HERE_REPLY.repeat(group.places.len()),
                     &group.places,
@@ -169,21 +169,21 @@ impl Session {
     /// Sends commands to objects concurrently.
     async fn ask_objects(
         &self,
-        asked: Vec<(String, Group)>,
+        requested: Vec<(String, Group)>,
         replies: &mut [Vec<u8>],
     ) -> Result<()> {
         let mut tasks = JoinSet::new();
-        for (object, group) in asked {
+        for (object, group) in requested {
             let shards = Arc::clone(&self.shards);
             tasks.spawn(async move {
                 let count = group.places.len();
-                let said = shards.run(&object, &group.bytes, count).await;
-                (group.places, said)
+                let response = shards.run(&object, &group.bytes, count).await;
+                (group.places, response)
             });
         }
-        while let Some(said) = tasks.join_next().await {
-            let (places, said) = said?;
-            place(&said?, &places, replies)?;
+        while let Some(response) = tasks.join_next().await {
+            let (places, response) = response?;
+            place(&response?, &places, replies)?;
         }
         Ok(())
     }
@@ -211,8 +211,8 @@ impl Session {
         if count == 0 {
             return Ok(());
         }
-        let said = self.redis.run(&commands, count).await?;
-        let mut rest = said.as_slice();
+        let response = self.redis.run(&commands, count).await?;
+        let mut rest = response.as_slice();
         for group in groups {
             rest = placed(rest, &group.places, replies)?;
         }
@@ -244,11 +244,11 @@ impl Session {
             on_link.step == Step::Look && reply.is_some_and(|reply| leads_to_object(reply))
         };
         let led: Vec<&RoutedLinkCommand> = on_links.iter().filter(leads).collect();
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for on_link in &led {
-            merge(&mut asked, &on_link.link, &on_link.group());
+            merge(&mut requests, &on_link.link, &on_link.group());
         }
-        self.ask_objects(asked, replies).await?;
+        self.ask_objects(requests, replies).await?;
         let (mut commands, mut count) = (Vec::new(), 0);
         for on_link in led {
             if let Some(left_ms) = replies.get(on_link.place).and_then(|reply| lives_ms(reply)) {
@@ -274,7 +274,7 @@ struct RoutedLinkCommand {
 
 impl RoutedLinkCommand {
     fn from_group(group: Group) -> Result<Self> {
-        let CommandRoute::Link(link, step) = group.way else {
+        let CommandRoute::Link(link, step) = group.route else {
             anyhow::bail!("it is on no link");
         };
         Ok(Self {
@@ -288,7 +288,7 @@ impl RoutedLinkCommand {
     /// The original command, for the object.
     fn group(&self) -> Group {
         Group {
-            way: CommandRoute::Shard(self.link.clone()),
+            route: CommandRoute::Shard(self.link.clone()),
             places: vec![self.place],
             bytes: self.bytes.clone(),
         }
@@ -310,16 +310,19 @@ impl RoutedLinkCommand {
 }
 
 /// Adds commands to the group for this object.
-fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
-    match asked.iter_mut().find(|(known, _)| known == object) {
+fn merge(requested: &mut Vec<(String, Group)>, object: &str, more: &Group) {
+    match requested
+        .iter_mut()
+        .find(|(existing, _)| existing == object)
+    {
         Some((_, group)) => {
             group.places.extend_from_slice(&more.places);
             group.bytes.extend_from_slice(&more.bytes);
         }
-        None => asked.push((
+        None => requested.push((
             object.to_owned(),
             Group {
-                way: more.way.clone(),
+                route: more.route.clone(),
                 places: more.places.clone(),
                 bytes: more.bytes.clone(),
             },
@@ -328,15 +331,15 @@ fn merge(asked: &mut Vec<(String, Group)>, object: &str, more: &Group) {
 }
 
 /// Assigns each reply to the index of its command.
-fn place(said: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
-    let rest = placed(said, places, replies)?;
+fn place(response: &[u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<()> {
+    let rest = placed(response, places, replies)?;
     ensure!(rest.is_empty(), "more replies than commands");
     Ok(())
 }
 
 /// Like [`place`], but returns the remaining bytes.
-fn placed<'s>(said: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
-    let mut rest = said;
+fn placed<'s>(response: &'s [u8], places: &[usize], replies: &mut [Vec<u8>]) -> Result<&'s [u8]> {
+    let mut rest = response;
     for at in places {
         let (_, length) = whole(rest)?.context("missing reply")?;
         let (reply, after) = rest.split_at(length);

@@ -34,9 +34,9 @@ impl World {
         for (name, value) in members.as_object().unwrap() {
             new[name] = value.clone();
         }
-        let made = self.admin("POST", "/access/keys", &new).await;
-        assert_eq!(made.status, 201, "{made:?}");
-        let text = |name: &str| made.body[name].as_str().unwrap().to_owned();
+        let response = self.admin("POST", "/access/keys", &new).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        let text = |name: &str| response.body[name].as_str().unwrap().to_owned();
         (text("id"), text("key"))
     }
 
@@ -111,7 +111,7 @@ async fn every_route_needs_a_key_and_changes_refuse_viewers() {
             let (method, path) = (method.to_uppercase(), path_of(route));
             let unknown = world.admin_as(&method, &path, "null", None).await;
             assert_eq!(unknown.status, 401, "{method} {route}: {unknown:?}");
-            let seen = world.with_key(&viewer, &method, &path, &Value::Null).await;
+            let response = world.with_key(&viewer, &method, &path, &Value::Null).await;
             let is_picture = method == "POST" && route.contains("/qr.");
             let is_question = route == "/fitment/check" || is_picture;
             let is_of_access = ["/access/", "/tenants"]
@@ -119,12 +119,12 @@ async fn every_route_needs_a_key_and_changes_refuse_viewers() {
                 .any(|of| route.starts_with(of));
             if method == "GET" && !is_of_access || is_question {
                 assert!(
-                    ![401, 403].contains(&seen.status.as_u16()),
+                    ![401, 403].contains(&response.status.as_u16()),
                     "{method} {route}"
                 );
             } else {
                 assert_eq!(
-                    (seen.status.as_u16(), seen.code()),
+                    (response.status.as_u16(), response.code()),
                     (403, "forbidden"),
                     "{method} {route}"
                 );
@@ -167,9 +167,9 @@ async fn key_grants_its_scopes_until_it_expires() {
                 .contains(operator.rsplit('_').next().unwrap())
         );
     }
-    let kept = "SELECT COUNT(*) FROM access_keys WHERE LENGTH(hash) = 32";
-    let kept = world.number(kept).await;
-    assert_eq!(kept, 2);
+    let retained = "SELECT COUNT(*) FROM access_keys WHERE LENGTH(hash) = 32";
+    let retained = world.number(retained).await;
+    assert_eq!(retained, 2);
 
     // A key cannot grant scopes that it lacks, and cut or changed keys are refused.
     let (_, giver) = world
@@ -197,8 +197,8 @@ async fn key_grants_its_scopes_until_it_expires() {
             422,
         ),
     ] {
-        let made = world.with_key(&giver, "POST", "/access/keys", &new).await;
-        assert_eq!(made.status, status, "{new} {made:?}");
+        let response = world.with_key(&giver, "POST", "/access/keys", &new).await;
+        assert_eq!(response.status, status, "{new} {response:?}");
     }
     let other = format!("{}0", &operator[..operator.len() - 1]);
     let wrong = if other == operator {
@@ -277,11 +277,11 @@ async fn session_is_opened_by_key_and_rejects_other_sites() {
     );
     let cookie = cookie(&entered);
     let headers = [("cookie", cookie.as_str()), ("x-weir-console", "1")];
-    let who = world
+    let user = world
         .browse("GET", "/access/session", &Value::Null, &headers[..1])
         .await;
     assert_eq!(
-        (&who.body["id"], &who.body["session"]),
+        (&user.body["id"], &user.body["session"]),
         (&json!(id), &json!(true))
     );
     let switch = json!({ "state": "closed" });
@@ -412,7 +412,7 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
     world.with_key(&key, "GET", "/sales", &Value::Null).await;
 
     let (entries, next) = world.trail(&format!("?actor={id}")).await;
-    let seen = |entry: &Value| {
+    let observed = |entry: &Value| {
         let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
         let status = entry["status"].as_u64().unwrap();
         (
@@ -423,13 +423,13 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
             text("made"),
         )
     };
-    let text = |method: &str, route: &str, path: &str, status, made: &str| {
+    let text = |method: &str, route: &str, path: &str, status, created: &str| {
         (
             method.to_owned(),
             route.to_owned(),
             path.to_owned(),
             status,
-            made.to_owned(),
+            created.to_owned(),
         )
     };
     let expected = vec![
@@ -444,7 +444,7 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
         text("PUT", "/sales/{id}/switch", "/sales/s/switch", 200, ""),
         text("POST", "/sales", "/sales", 201, "/sales/s"),
     ];
-    assert_eq!(entries.iter().map(seen).collect::<Vec<_>>(), expected);
+    assert_eq!(entries.iter().map(observed).collect::<Vec<_>>(), expected);
     assert!(entries.iter().all(|entry| entry["actor_name"] == "Olga"));
     assert!(next.is_null());
 
@@ -489,10 +489,10 @@ async fn scoped_key_is_confined_to_links_of_its_domain_and_tag() {
     let world = World::with_links(domains, |_| {}).await;
     let link = |domain: &str, code: &str, tag: &str| json!({ "target": "https://t.example/", "domain": domain, "code": code, "tags": [tag] });
     for (domain, code, tag) in [("a", "one", "x"), ("b", "two", "x"), ("b", "three", "y")] {
-        let made = world
+        let response = world
             .admin("POST", "/links", &link(domain, code, tag))
             .await;
-        assert_eq!(made.status, 201, "{made:?}");
+        assert_eq!(response.status, 201, "{response:?}");
     }
     let scopes = json!(["links:read", "links:write"]);
     let (_, key) = world
@@ -560,9 +560,9 @@ async fn scoped_key_is_confined_to_links_of_its_domain_and_tag() {
         assert_eq!(answer.status, status, "{method} {path} {answer:?}");
     }
     let many = json!([link("b", "six", "x"), link("a", "seven", "x")]);
-    let made = world.with_key(&key, "POST", "/links", &many).await;
-    assert_eq!(made.status, 207);
-    assert_eq!(made.body[1]["error"], "forbidden");
+    let response = world.with_key(&key, "POST", "/links", &many).await;
+    assert_eq!(response.status, 207);
+    assert_eq!(response.body[1]["error"], "forbidden");
     assert_eq!(
         world
             .admin("GET", "/links/seven?domain=a", &Value::Null)
@@ -574,10 +574,10 @@ async fn scoped_key_is_confined_to_links_of_its_domain_and_tag() {
     // Link creations are audited after the answer.
     world.origin.access().finish().await;
     let (entries, _) = world.trail("").await;
-    let made = entries
+    let response = entries
         .iter()
         .filter(|entry| entry["route"] == "/links" && entry["status"] == 201);
-    assert_eq!(made.count(), 4);
+    assert_eq!(response.count(), 4);
     assert!(
         entries
             .iter()

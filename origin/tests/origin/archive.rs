@@ -88,9 +88,9 @@ async fn is_archived(world: &World, paths: &[String]) {
         ("bob", &paths[1], "cancelled"),
         ("carol", &paths[2], "cancelled"),
     ] {
-        let seen = world.as_user(name, "GET", path).await;
+        let response = world.as_user(name, "GET", path).await;
         assert_eq!(
-            (seen.status.as_u16(), &seen.body["status"]),
+            (response.status.as_u16(), &response.body["status"]),
             (200, &json!(status))
         );
     }
@@ -99,14 +99,14 @@ async fn is_archived(world: &World, paths: &[String]) {
         .await;
     assert_eq!(again.body["status"], "cancelled", "{again:?}");
     let sale = world.admin("GET", "/sales/s", &Value::Null).await.body;
-    let seen = (
+    let response = (
         &sale["orders"],
         &sale["units_ordered"],
         &sale["remaining"],
         &sale["balanced"],
     );
     assert_eq!(
-        seen,
+        response,
         (&json!(1), &json!(1), &json!(7), &json!(true)),
         "{sale}"
     );
@@ -194,8 +194,8 @@ async fn unpaid_order_is_not_archived_and_can_be_paid() {
     assert_eq!(paid.body["state"], "paid", "{paid:?}");
     archiver.round().await.unwrap();
     assert_eq!((keys_left(&world).await, rows_left(&world).await), (0, 0));
-    let seen = world.as_user("carol", "GET", &paths[2]).await;
-    assert_eq!(seen.body["status"], "paid");
+    let response = world.as_user("carol", "GET", &paths[2]).await;
+    assert_eq!(response.body["status"], "paid");
 }
 
 #[tokio::test]

@@ -38,14 +38,14 @@ async fn post(world: &World, ticket: &Ticket, key: &str, body: impl Into<Body>) 
 async fn retry_gets_the_existing_order_and_no_second_unit() {
     let world = world(8).await;
     let first = world.claim("s", "alice").await;
-    let made = post(&world, &first, "\"k-1\"", "{}").await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &first, "\"k-1\"", "{}").await;
+    assert_eq!(response.status, 201, "{response:?}");
     // Redis has lost the attempt, and grants a second claim.
     let spare = world.claim_with_cap("s", "alice", 2).await.unwrap();
     assert_ne!(spare.claim_id(), first.claim_id());
     let again = post(&world, &spare, "k-1", "{}").await;
     assert_eq!(again.status, 200, "{again:?}");
-    assert_eq!(again.body, made.body);
+    assert_eq!(again.body, response.body);
     assert_eq!(world.number("SELECT COUNT(*) FROM orders").await, 1);
     assert_eq!(world.remaining().await, 7);
     let audit = world.audit(&first).await;
@@ -54,15 +54,15 @@ async fn retry_gets_the_existing_order_and_no_second_unit() {
     let next = world.claim_with_cap("s", "alice", 2).await.unwrap();
     let second = post(&world, &next, "k-2", "{}").await;
     assert_eq!(second.status, 201, "another key is another order");
-    assert_ne!(second.body["order"], made.body["order"]);
+    assert_ne!(second.body["order"], response.body["order"]);
 }
 
 #[tokio::test]
 async fn idempotency_key_is_valid_for_one_request_only() {
     let world = world(8).await;
     let first = world.claim("s", "alice").await;
-    let made = post(&world, &first, "k", r#"{"size":"M"}"#).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &first, "k", r#"{"size":"M"}"#).await;
+    assert_eq!(response.status, 201, "{response:?}");
     let refused = post(&world, &first, "k", r#"{"size":"L"}"#).await;
     assert_eq!(refused.status, 422, "{refused:?}");
     assert_eq!(refused.code(), "idempotency_key_reused");
@@ -73,8 +73,8 @@ async fn idempotency_key_is_valid_for_one_request_only() {
     assert_eq!((audit.held, audit.bought), (0, 1));
     // Keys of other users are independent.
     let bobs = world.claim("s", "bob").await;
-    let made = post(&world, &bobs, "k", r#"{"size":"L"}"#).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &bobs, "k", r#"{"size":"L"}"#).await;
+    assert_eq!(response.status, 201, "{response:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,8 +91,8 @@ async fn twenty_concurrent_attempts_and_claims_make_one_order() {
         tasks.spawn(async move { post(&world, &ticket, "k", "{}").await });
     }
     let answers = tasks.join_all().await;
-    let made = answers.iter().filter(|answer| answer.status == 201).count();
-    assert_eq!(made, 1, "{answers:?}");
+    let created = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(created, 1, "{answers:?}");
     let order = |answer: &Answer| answer.body["order"].clone();
     let orders: HashSet<String> = answers
         .iter()
@@ -108,10 +108,10 @@ async fn twenty_concurrent_attempts_and_claims_make_one_order() {
 async fn attempt_that_returned_an_existing_order_keeps_it() {
     let world = World::with_sale("s", 8).await;
     let claim = world.claim("s", "alice").await;
-    let made = post(&world, &claim, "a", "{}").await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &claim, "a", "{}").await;
+    assert_eq!(response.status, 201, "{response:?}");
     let same = post(&world, &claim, "b", "{}").await;
-    assert_eq!((same.status.as_u16(), &same.body), (200, &made.body));
+    assert_eq!((same.status.as_u16(), &same.body), (200, &response.body));
 
     // A rebuilt Redis gets both attempts, also from pages of one.
     let (sale, store) = (id("s"), world.origin.sales().store());
@@ -135,7 +135,7 @@ async fn attempt_that_returned_an_existing_order_keeps_it() {
     assert_ne!(spare.claim_id(), claim.claim_id());
     let again = post(&world, &spare, "b", "{}").await;
     assert_eq!(again.status, 200, "{again:?}");
-    assert_eq!(again.body["order"], made.body["order"]);
+    assert_eq!(again.body["order"], response.body["order"]);
     assert_eq!(again.body["status"], "cancelled");
     assert_eq!(world.number("SELECT COUNT(*) FROM orders").await, 1);
 }
@@ -180,8 +180,8 @@ async fn unreadable_request_releases_its_claim() {
     let code = (refused.status.as_u16(), refused.code());
     assert_eq!(code, (400, "invalid_idempotency_key"));
     let ticket = world.claim("s", "alice").await;
-    let made = post(&world, &ticket, "k", "{}").await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &ticket, "k", "{}").await;
+    assert_eq!(response.status, 201, "{response:?}");
 }
 
 #[tokio::test]
@@ -192,8 +192,8 @@ async fn redis_has_the_granted_attempt_after_rebuild() {
     let Ok(ticket) = world.ticket("s", "alice", first) else {
         panic!("{first:?}");
     };
-    let made = post(&world, &ticket, "k", "{}").await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = post(&world, &ticket, "k", "{}").await;
+    assert_eq!(response.status, 201, "{response:?}");
     let ordered = ClaimReply::Ordered {
         generation: ticket.generation,
         quantity: 1,

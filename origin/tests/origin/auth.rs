@@ -9,7 +9,7 @@ use crate::support::{TOKEN, World};
 async fn admin_routes_require_the_token() {
     let world = World::new().await;
     let (upper, long) = (TOKEN.to_uppercase(), TOKEN.repeat(2));
-    let shown = [
+    let displayed = [
         None,
         Some(String::new()),
         Some("Bearer".to_owned()),
@@ -26,9 +26,11 @@ async fn admin_routes_require_the_token() {
         ("GET", "/sales/s"),
         ("POST", "/sales/s/warm"),
     ] {
-        for shown in &shown {
-            let answer = world.admin_as(method, path, "{}", shown.as_deref()).await;
-            assert_eq!(answer.status, 401, "{method} {path} {shown:?}");
+        for displayed in &displayed {
+            let answer = world
+                .admin_as(method, path, "{}", displayed.as_deref())
+                .await;
+            assert_eq!(answer.status, 401, "{method} {path} {displayed:?}");
             assert_eq!(answer.code(), "unauthorized");
             assert_eq!(answer.headers["www-authenticate"], "Bearer");
             assert!(!answer.body.to_string().contains(TOKEN));

@@ -34,9 +34,9 @@ async fn challenge_of_a_sale_is_editable_until_the_sale_starts() {
     }
     let work = json!({ "proof_of_work": { "bits": 18 } });
     new["challenge"] = work.clone();
-    let made = world.admin("POST", "/sales", &new).await;
-    assert_eq!(made.status, 201, "{made:?}");
-    assert_eq!(made.body["challenge"], work);
+    let response = world.admin("POST", "/sales", &new).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    assert_eq!(response.body["challenge"], work);
     let wants =
         async || world.admin("GET", "/sales/s", &Value::Null).await.body["challenge"].clone();
     assert_eq!(wants().await, work);
@@ -51,8 +51,8 @@ async fn challenge_of_a_sale_is_editable_until_the_sale_starts() {
     assert_eq!(changed.body["challenge"], captcha);
     let refused = patch(json!({ "token": false })).await;
     assert_eq!(refused.code(), "invalid_sale", "a challenge needs tokens");
-    let gone = patch(json!({ "challenge": null, "token": false })).await;
-    assert_eq!(gone.status, 200, "{gone:?}");
-    assert_eq!(gone.body["challenge"], Value::Null);
+    let answer = patch(json!({ "challenge": null, "token": false })).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.body["challenge"], Value::Null);
     assert_eq!(wants().await, Value::Null);
 }

@@ -68,9 +68,12 @@ impl SetUp {
             .envs(self.ca.iter().map(|path| ("SSL_CERT_FILE", path)))
             .output()
             .unwrap();
-        let said = [output.stdout.as_slice(), &output.stderr].concat();
-        let said = String::from_utf8(said).unwrap();
-        assert!(!said.contains(SECRET) && !said.contains(TOKEN), "{said}");
+        let printed = [output.stdout.as_slice(), &output.stderr].concat();
+        let printed = String::from_utf8(printed).unwrap();
+        assert!(
+            !printed.contains(SECRET) && !printed.contains(TOKEN),
+            "{printed}"
+        );
         output
     }
 }
@@ -86,10 +89,10 @@ async fn correct_setup_has_no_finding_and_each_mistake_has_one() {
     let right = set_up.doctor(&[]);
     assert_eq!(lines(&right), [""; 0]);
     assert_eq!(right.status.code(), Some(0), "{right:?}");
-    let said = String::from_utf8(right.stderr).unwrap();
+    let output = String::from_utf8(right.stderr).unwrap();
     assert!(
-        said.contains("no findings") && said.contains("Redis at "),
-        "{said}"
+        output.contains("no findings") && output.contains("Redis at "),
+        "{output}"
     );
 
     // A warning only.
@@ -113,8 +116,11 @@ async fn correct_setup_has_no_finding_and_each_mistake_has_one() {
     assert_eq!(report["claim_fingerprints"][0]["id"], "k1");
 
     // Ignored findings do not count.
-    let known = set_up.doctor(&["--ignore", "bridge-idle", "--ignore", "orders-route"]);
-    assert_eq!((lines(&known).len(), known.status.code()), (0, Some(0)));
+    let existing = set_up.doctor(&["--ignore", "bridge-idle", "--ignore", "orders-route"]);
+    assert_eq!(
+        (lines(&existing).len(), existing.status.code()),
+        (0, Some(0))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -133,8 +139,8 @@ async fn doctor_compares_secrets_of_gateway_and_origin() {
     assert!(line.ends_with("[claim-secret]"), "{line}");
     std::fs::write(&file, "nonsense\n").unwrap();
     let broken = set_up.doctor(&["--gateway-env", file.to_str().unwrap()]);
-    let said = String::from_utf8(broken.stderr).unwrap();
-    assert!(said.contains("line 1 is not NAME=VALUE"), "{said}");
+    let output = String::from_utf8(broken.stderr).unwrap();
+    assert!(output.contains("line 1 is not NAME=VALUE"), "{output}");
     assert_eq!(broken.status.code(), Some(2));
 }
 
@@ -224,10 +230,10 @@ async fn doctor_reports_checks_that_could_not_run() {
         lines.iter().all(|line| line.ends_with("[redis-untold]")),
         "{lines:?}"
     );
-    let said = String::from_utf8(output.stderr).unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("not examined: the gateways' secrets"),
-        "{said}"
+        printed.contains("not examined: the gateways' secrets"),
+        "{printed}"
     );
 }
 

@@ -67,13 +67,13 @@ async fn entries(world: &World, query: &str) -> (u16, String) {
 async fn winners(world: &World) -> BTreeMap<u64, &'static str> {
     let mut winners = BTreeMap::new();
     for name in USERS {
-        let seen = world.as_user(name, "GET", PATH).await;
-        match seen.body["place"].as_u64() {
+        let response = world.as_user(name, "GET", PATH).await;
+        match response.body["place"].as_u64() {
             Some(place) => {
-                assert_eq!(seen.body["state"], "reserved", "{name}");
+                assert_eq!(response.body["state"], "reserved", "{name}");
                 winners.insert(place, name);
             }
-            None => assert_eq!(seen.body["state"], "not_drawn", "{name}"),
+            None => assert_eq!(response.body["state"], "not_drawn", "{name}"),
         }
     }
     winners
@@ -112,9 +112,9 @@ async fn only_drawn_users_buy_and_the_draw_is_verifiable() {
     end_reservations(&world).await;
     draw_all(&world).await;
 
-    let told = draw(&world).await.body;
-    assert_eq!(told["commitment"], commitment);
-    assert_eq!((&told["entries"], &told["winners"]), (&json!(5), &json!(2)));
+    let body = draw(&world).await.body;
+    assert_eq!(body["commitment"], commitment);
+    assert_eq!((&body["entries"], &body["winners"]), (&json!(5), &json!(2)));
     // The same in pages.
     let (_, all) = entries(&world, "").await;
     let (_, first) = entries(&world, "?limit=3").await;
@@ -130,18 +130,18 @@ async fn only_drawn_users_buy_and_the_draw_is_verifiable() {
         path
     };
     let mut command = CheckDrawCommand {
-        draw: file("draw.json", &told.to_string()),
+        draw: file("draw.json", &body.to_string()),
         entries: file("entries.txt", &all),
         commitment: Some(commitment),
         ticket: tickets.keys().cloned().collect(),
     };
-    let says = check::run(&command).unwrap();
+    let output = check::run(&command).unwrap();
     command.commitment = Some("00".to_owned());
     assert!(check::run(&command).is_err());
     let winners = winners(&world).await;
     assert_eq!(winners.keys().copied().collect::<Vec<_>>(), [1, 2]);
     for (ticket, name) in &tickets {
-        let line = says
+        let line = output
             .lines()
             .find(|line| line.starts_with(ticket.as_str()))
             .unwrap();
@@ -176,10 +176,10 @@ async fn concurrent_and_interrupted_draws_give_the_same_result() {
     let (first, second) = tokio::join!(one.draw(&sale), other.draw(&sale));
     first.unwrap();
     second.unwrap();
-    let (won, told) = (winners(&world).await, draw(&world).await.body);
+    let (won, reply) = (winners(&world).await, draw(&world).await.body);
     // A repeated draw changes nothing.
     one.draw(&sale).await.unwrap();
-    assert_eq!(draw(&world).await.body, told);
+    assert_eq!(draw(&world).await.body, reply);
 
     // It crashed after it had stored one winner.
     let mut sql = world.sql().await;
@@ -221,8 +221,8 @@ async fn concurrent_and_interrupted_draws_give_the_same_result() {
 async fn closed_draw_list_rejects_entries_and_withdrawals() {
     let world = world().await;
     enter_all(&world).await;
-    let left = world.as_user("erin", "DELETE", PATH).await;
-    assert_eq!(left.status, 200);
+    let response = world.as_user("erin", "DELETE", PATH).await;
+    assert_eq!(response.status, 200);
     let store = world.origin.sales().store();
     store.draws().close_draw(&id("s"), now_ms()).await.unwrap();
     // Its clock is behind: for this origin, reservations are still open.
@@ -246,20 +246,20 @@ async fn draw_list_that_differs_from_the_published_is_not_drawn() {
     end_reservations(&world).await;
     let store = world.origin.sales().store();
     store.draws().close_draw(&id("s"), now_ms()).await.unwrap();
-    let told = store
+    let reply = store
         .draws()
         .set_draw_list(&id("s"), 6, &"0".repeat(64))
         .await
         .unwrap();
-    assert_eq!(told.unwrap().list, Some((6, "0".repeat(64))));
+    assert_eq!(reply.unwrap().list, Some((6, "0".repeat(64))));
     draw_all(&world).await;
     let draw = draw(&world).await.body;
     assert_eq!(
         (&draw["drawn_at_ms"], &draw["seed"]),
         (&Value::Null, &Value::Null)
     );
-    let seen = world.as_user("alice", "GET", PATH).await;
-    assert_eq!(seen.body["state"], "entered");
+    let response = world.as_user("alice", "GET", PATH).await;
+    assert_eq!(response.body["state"], "entered");
 }
 
 #[tokio::test]
@@ -277,9 +277,9 @@ async fn draw_terms_are_fixed_once_reservations_open() {
     let patch = async |changes: Value| world.admin("PATCH", "/sales/s", &changes).await;
     let commitment = draw(&world).await.body["commitment"].clone();
     assert_eq!(patch(json!({ "draw": { "winners": 3 } })).await.status, 200);
-    let told = draw(&world).await.body;
+    let body = draw(&world).await.body;
     assert_eq!(
-        (&told["winners"], &told["commitment"]),
+        (&body["winners"], &body["commitment"]),
         (&json!(3), &commitment)
     );
     let open = json!({ "from_ms": 0, "until_ms": starts });

@@ -79,9 +79,12 @@ impl FeatureOrigin {
                 "{route}"
             );
         }
-        let (_, who) = self.ask("GET", "/access/session", &Value::Null).await;
+        let (_, user) = self.ask("GET", "/access/session", &Value::Null).await;
         let scope = json!(format!("{area}:read"));
-        assert!(!who["scopes"].as_array().unwrap().contains(&scope), "{who}");
+        assert!(
+            !user["scopes"].as_array().unwrap().contains(&scope),
+            "{user}"
+        );
         assert!(!self.has_table(table).await, "{table}");
         let help = Command::new(&self.program).arg("--help").output().unwrap();
         let help = String::from_utf8(help.stdout).unwrap();

@@ -222,7 +222,7 @@ async fn feed_pages_have_no_gaps_while_links_are_created() {
     let long = format!("https://t.example/{}", "x".repeat(2_000));
     let store = world.origin.links().unwrap().store();
     // More links than fit into a page, by number and by bytes, with concurrent readers that assign numbers.
-    let made = async {
+    let created = async {
         for chunk in 0..12 {
             let entries: Vec<_> = (0..64)
                 .map(|number| {
@@ -247,7 +247,7 @@ async fn feed_pages_have_no_gaps_while_links_are_created() {
             follow(&world, &mut second).await;
         }
     };
-    tokio::join!(made, read);
+    tokio::join!(created, read);
     assert!(follow(&world, &mut edge).await > 1);
     follow(&world, &mut second).await;
     for chunk in 0..12 {
@@ -268,12 +268,14 @@ async fn unknown_feed_position_is_gone() {
     let world = world().await;
     let page: Document<Page> = read(&world, LINKS).await;
     let source = page.body.source.as_str();
-    let known = Cursor {
+    let cursor = Cursor {
         source: page.body.source.clone(),
         seq: page.body.next,
     };
     assert_eq!(
-        text(&world, &links_after(Some(&known.to_string()))).await.0,
+        text(&world, &links_after(Some(&cursor.to_string())))
+            .await
+            .0,
         200
     );
     for other in [format!("{source}.99999999999999"), "other.0".to_owned()] {
@@ -299,8 +301,8 @@ async fn cleaned_link_leaves_the_feed_and_can_return() {
     store.log().insert(&ended).await.unwrap();
     let mut edge = Links::default();
     follow(&world, &mut edge).await;
-    let gone = store.ends().ended(0, 10, 10).await.unwrap();
-    assert_eq!(store.ends().remove(&gone).await.unwrap(), 1);
+    let removed = store.ends().ended(0, 10, 10).await.unwrap();
+    assert_eq!(store.ends().remove(&removed).await.unwrap(), 1);
     follow(&world, &mut edge).await;
     assert_eq!(target(&edge, "abc"), Some(&State::Gone));
     insert(&world, "abc", &Link::to("https://2.example/")).await;
@@ -313,7 +315,7 @@ async fn cleaned_link_leaves_the_feed_and_can_return() {
 #[tokio::test]
 async fn feeds_need_an_edge_assertion() {
     let world = world().await;
-    let asked = |keys: &KeyRing, signed: &str, path: &str, at_ms| {
+    let requested = |keys: &KeyRing, signed: &str, path: &str, at_ms| {
         let mut request = request(keys, signed, at_ms, "");
         *request.uri_mut() = path.parse().unwrap();
         request
@@ -323,10 +325,10 @@ async fn feeds_need_an_edge_assertion() {
         let forged = ring(&[("e1", 9)]);
         for request in [
             Request::builder().uri(path).body(Body::empty()).unwrap(),
-            asked(&forged, path, path, now_ms()),
-            asked(&good, "/other", path, now_ms()),
-            asked(&good, path, path, now_ms() - 61_000),
-            asked(&good, path, path, now_ms() + 62_000),
+            requested(&forged, path, path, now_ms()),
+            requested(&good, "/other", path, now_ms()),
+            requested(&good, path, path, now_ms() - 61_000),
+            requested(&good, path, path, now_ms() + 62_000),
         ] {
             let refused = world.public(request).await;
             assert_eq!(
@@ -374,8 +376,8 @@ async fn sold_out_feed_follows_the_catalogue() {
     let first: Document<SaleList> = read(&world, SOLD_OUT).await;
     assert_eq!(first.body.sold_out().count(), 0);
     assert_eq!(first.body.catalogue.sales.len(), 1);
-    let mut known = SaleListCache::default();
-    known.take(first.clone(), now_ms()).unwrap();
+    let mut cache = SaleListCache::default();
+    cache.take(first.clone(), now_ms()).unwrap();
 
     let ticket = world.claim("s", "alice").await;
     assert_eq!(world.order(&ticket).await.status, 201);
@@ -387,7 +389,7 @@ async fn sold_out_feed_follows_the_catalogue() {
         .map(|sale| sale.id.as_str())
         .collect();
     assert_eq!(sold_out, ["s"]);
-    known.take(second, now_ms()).unwrap();
-    assert!(known.take(first, now_ms()).is_err(), "an older one");
-    assert_eq!(known.current(now_ms()).unwrap().sold_out().count(), 1);
+    cache.take(second, now_ms()).unwrap();
+    assert!(cache.take(first, now_ms()).is_err(), "an older one");
+    assert_eq!(cache.current(now_ms()).unwrap().sold_out().count(), 1);
 }

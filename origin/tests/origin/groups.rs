@@ -64,8 +64,11 @@ async fn group_cap_limits_units_per_user_across_sales() {
     );
     assert_eq!(buy(&world, "blue", "bob").await, bought());
     assert_eq!(buy(&world, "green", "alice").await, bought());
-    let shown = world.admin("GET", "/sales/red", &Value::Null).await;
-    assert_eq!(shown.body["group"], json!({ "id": "shoes", "user_cap": 2 }));
+    let response = world.admin("GET", "/sales/red", &Value::Null).await;
+    assert_eq!(
+        response.body["group"],
+        json!({ "id": "shoes", "user_cap": 2 })
+    );
 }
 
 #[tokio::test]
@@ -99,8 +102,8 @@ async fn concurrent_orders_of_several_sales_respect_the_group_cap() {
             order(&world, &tickets[2])
         );
         let answers = [one, two, three];
-        let made = answers.iter().filter(|answer| answer.status == 201);
-        assert_eq!(made.count(), 2, "{answers:?}");
+        let created = answers.iter().filter(|answer| answer.status == 201);
+        assert_eq!(created.count(), 2, "{answers:?}");
     }
 }
 
@@ -130,12 +133,12 @@ async fn group_users_are_deleted_with_the_last_sale() {
             0,
         ),
     ];
-    for (end, left) in ends {
+    for (end, remaining) in ends {
         let now = now_ms().to_string();
         world.sql().await.execute(end, &[&now]).await;
         world.origin.sales().archiver().round().await.unwrap();
         let rows = world.number("SELECT COUNT(*) FROM group_buyers").await;
-        assert_eq!(rows, left, "{end}");
+        assert_eq!(rows, remaining, "{end}");
     }
 }
 
@@ -155,8 +158,8 @@ async fn invalid_group_is_refused_with_a_reason() {
         let mut body = sale_json("s", 4);
         body["group"] = group;
         let answer = world.admin("POST", "/sales", &body).await;
-        let told = answer.body["detail"].as_str().unwrap_or_default();
+        let message = answer.body["detail"].as_str().unwrap_or_default();
         assert_eq!(answer.status, 422, "{answer:?}");
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
 }

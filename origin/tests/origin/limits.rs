@@ -33,9 +33,9 @@ async fn recent_refusals_are_listed_by_rule_and_key() {
         tell(&world, Subject::Limits, ago, &some).await;
     }
     for (query, limited) in [("?minutes=1", 3), ("?minutes=4", 6), ("?minutes=60", 9)] {
-        let told = of(query).await.body;
-        assert_eq!(told["rules"][0]["limited"], limited, "{query}: {told}");
-        assert_eq!(told["keys"][0]["limited"], limited, "{query}: {told}");
+        let body = of(query).await.body;
+        assert_eq!(body["rules"][0]["limited"], limited, "{query}: {body}");
+        assert_eq!(body["keys"][0]["limited"], limited, "{query}: {body}");
     }
     for query in ["?minutes=0", "?minutes=61", "?minutes=x"] {
         let refused = of(query).await;

@@ -21,10 +21,10 @@ async fn world() -> World {
 }
 
 /// Creates a link with this code.
-async fn made(world: &World, domain: &str, code: &str) {
+async fn create_link(world: &World, domain: &str, code: &str) {
     let body = json!({ "target": "https://a.example/", "domain": domain, "code": code });
-    let made = world.admin("POST", "/links", &body).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let create_link = world.admin("POST", "/links", &body).await;
+    assert_eq!(create_link.status, 201, "{create_link:?}");
 }
 
 /// Counts clicks like the consumer.
@@ -33,12 +33,12 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
         "mobile", "ios", "safari", referrer, "unknown", "=1+1,2", "de",
     ];
     let link: LinkId = name.parse().unwrap();
-    let seen = Uniques {
+    let observed = Uniques {
         visitors: 3,
         addresses: 2,
     };
     let uniques: UniquesBySlot = [Span::Hour, Span::Day]
-        .map(|span| (Slot::at(&link, span, at_ms), seen))
+        .map(|span| (Slot::at(&link, span, at_ms), observed))
         .into();
     let clicks = Clicks {
         link,
@@ -65,7 +65,7 @@ async fn count(world: &World, id: &str, name: &str, at_ms: u64, count: u32, refe
 #[tokio::test]
 async fn clicks_are_reported_by_hour_and_day() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     let now_ms = now_ms();
     count(&world, "1", "s/abc", now_ms, 5, "b.example").await;
     count(&world, "2", "s/abc", now_ms, 2, "direct").await;
@@ -104,9 +104,9 @@ async fn clicks_are_reported_by_hour_and_day() {
 
 /// A code may be reused: earlier clicks do not belong to the new link.
 #[tokio::test]
-async fn clicks_before_the_links_creation_do_not_count() {
+async fn clicks_before_creation_are_not_counted() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     let now_ms = now_ms();
     count(&world, "1", "s/abc", now_ms - DAY_MS, 8, "direct").await;
     count(&world, "2", "s/abc", now_ms, 1, "direct").await;
@@ -121,7 +121,7 @@ async fn clicks_before_the_links_creation_do_not_count() {
 #[tokio::test]
 async fn stats_csv_has_no_formulas() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     count(&world, "1", "s/abc", now_ms(), 5, "b.example").await;
     let answer = world
         .admin("GET", "/links/abc/stats.csv", &Value::Null)
@@ -156,8 +156,8 @@ async fn stats_csv_has_no_formulas() {
 #[tokio::test]
 async fn qr_code_decodes_to_the_link() {
     let world = world().await;
-    made(&world, "s", "abc").await;
-    made(&world, "t", "xyz").await;
+    create_link(&world, "s", "abc").await;
+    create_link(&world, "t", "xyz").await;
     let query = "size=300&level=Q&margin=2&dark=102030&light=ffeecc";
     for (path, expected) in [
         (
@@ -195,7 +195,7 @@ async fn qr_code_decodes_to_the_link() {
 #[tokio::test]
 async fn invalid_parameters_are_refused_by_name() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     for (path, words) in [
         ("/links/abc/stats?by=minute", "minute"),
         ("/links/abc/stats?from=1", "from"),
@@ -262,15 +262,15 @@ async fn cell(world: &World, id: &str, at_ms: u64, count: u32, cell: [&str; 3]) 
         clicks: vec![clicks],
     }];
     let store = world.origin.links().unwrap().store();
-    let nobody = UniquesBySlot::new();
-    let counted = store.clicks().count_clicks(&batches, &nobody, now_ms());
+    let slot = UniquesBySlot::new();
+    let counted = store.clicks().count_clicks(&batches, &slot, now_ms());
     assert_eq!(counted.await.unwrap(), [true]);
 }
 
 #[tokio::test]
 async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     let at_ms = now_ms();
     for (id, count, of) in [
         ("1", 1, ["DE-BE", "mobile", "qr"]),
@@ -332,7 +332,7 @@ async fn clicks_are_filtered_by_several_fields_and_scans_are_separate() {
 #[tokio::test]
 async fn days_follow_the_requested_time_zone() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     let now_ms = now_ms();
     count(&world, "1", "s/abc", now_ms, 5, "direct").await;
     for (zone, offset_ms) in [("Etc/GMT+12", -12), ("Etc/GMT-14", 14), ("UTC", 0)] {
@@ -356,7 +356,7 @@ async fn days_follow_the_requested_time_zone() {
 #[tokio::test]
 async fn qr_code_has_the_logo_in_its_middle() {
     let world = world().await;
-    made(&world, "s", "abc").await;
+    create_link(&world, "s", "abc").await;
     let mut picture = Vec::new();
     let mut encoder = png::Encoder::new(&mut picture, 40, 40);
     encoder.set_color(png::ColorType::Rgb);

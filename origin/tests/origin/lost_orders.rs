@@ -109,8 +109,8 @@ async fn lost_order_pauses_the_sale_and_stays_in_redis() {
         (&json!(1), &json!(1))
     );
     assert_eq!(lost["orders"], json!([order]));
-    let shown = world.admin("GET", "/sales/s", &Value::Null).await;
-    assert_eq!(shown.body["paused_at_ms"], lost["paused_at_ms"]);
+    let response = world.admin("GET", "/sales/s", &Value::Null).await;
+    assert_eq!(response.body["paused_at_ms"], lost["paused_at_ms"]);
     world.origin.sales().jobs().round().await.unwrap();
     let ready = world.admin_as("GET", "/readyz", "", None).await;
     assert_eq!(
@@ -149,7 +149,7 @@ async fn accepted_loss_gives_the_unit_to_others() {
     let (world, tickets) = sold(&["alice", "bob"]).await;
     lose_order(&world, &tickets[0]).await;
     reconcile(&world, 1).await;
-    let seen = world.origin.sales().store().sale(&id("s")).await.unwrap();
+    let stored = world.origin.sales().store().sale(&id("s")).await.unwrap();
     let done = decide(&world, "accept").await;
     assert_eq!(done.body["orders"][0]["outcome"], "given_up", "{done:?}");
     reconcile(&world, 3).await;
@@ -161,7 +161,7 @@ async fn accepted_loss_gives_the_unit_to_others() {
     // An origin that found the loss before the decision acts late.
     let late = weir_origin::sales::store::StoredSale {
         pauses: 0,
-        ..seen.unwrap()
+        ..stored.unwrap()
     };
     let pauses = world.origin.sales().store();
     assert!(!pauses.pauses().pause(&late, now_ms()).await.unwrap());
@@ -191,8 +191,8 @@ async fn decision_waits_for_open_claims() {
     world.claim_at("s", "carol", late).await;
     lose_order(&world, &tickets[0]).await;
     let store = world.origin.sales().store();
-    let seen = store.sale(&id("s")).await.unwrap().unwrap();
-    assert!(store.pauses().pause(&seen, now_ms()).await.unwrap());
+    let stored = store.sale(&id("s")).await.unwrap().unwrap();
+    assert!(store.pauses().pause(&stored, now_ms()).await.unwrap());
     let refused = decide(&world, "restore").await;
     assert_eq!(
         (refused.status.as_u16(), refused.code()),

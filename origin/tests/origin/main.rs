@@ -20,7 +20,6 @@ mod auth;
 mod challenges;
 mod clicks;
 mod clients;
-mod desk;
 mod doctor;
 mod draws;
 mod events;
@@ -43,6 +42,7 @@ mod links;
 mod lost_orders;
 mod observe;
 mod openapi;
+mod order_admin;
 mod orders;
 #[path = "../origin_archive/main.rs"]
 mod origin_archive;

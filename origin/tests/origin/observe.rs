@@ -69,17 +69,17 @@ fn alert_rules_and_dashboard_use_only_existing_metrics() {
     let queries = values(RULES, "expr").into_iter().map(str::to_owned);
     let queries: Vec<String> = queries.chain(expressions()).collect();
     assert!(queries.len() > 70, "{}", queries.len());
-    let mut seen = 0;
+    let mut observed = 0;
     for query in &queries {
         for name in words(query) {
             let is_ours = name.starts_with("weir_") || name.starts_with("process_");
             assert!(!is_ours || is_known(name), "{name}, in {query}");
             let is_rule = name.starts_with("weir:");
             assert!(!is_rule || recorded.contains(name), "{name}, in {query}");
-            seen += usize::from(is_ours || is_rule);
+            observed += usize::from(is_ours || is_rule);
         }
     }
-    assert!(seen > 80, "{seen}");
+    assert!(observed > 80, "{observed}");
 }
 
 #[test]
@@ -87,16 +87,16 @@ fn each_alert_has_exactly_one_paragraph_and_test() {
     let alerts: BTreeSet<&str> = values(RULES, "alert").into_iter().collect();
     assert!(alerts.len() > 30, "{alerts:?}");
     let parts = RUNBOOK.split("\n## ").skip(1);
-    let told: BTreeSet<&str> = parts
+    let replies: BTreeSet<&str> = parts
         .map(|part| {
             let (name, text) = part.split_once("\n\n").unwrap();
             assert!(text.trim().len() > 80, "{name} says too little");
             name
         })
         .collect();
-    assert_eq!(told, alerts);
-    let tried: BTreeSet<&str> = values(TESTS, "alertname").into_iter().collect();
-    assert_eq!(tried, alerts);
+    assert_eq!(replies, alerts);
+    let attempted: BTreeSet<&str> = values(TESTS, "alertname").into_iter().collect();
+    assert_eq!(attempted, alerts);
     for alert in alerts {
         let page = "{{ $externalLabels.weir_docs }}/runbook.html";
         let link = format!("runbook_url: '{page}#{}'\n", alert.to_lowercase());
@@ -111,7 +111,7 @@ fn each_alert_has_exactly_one_paragraph_and_test() {
     assert_eq!(no_pages, 0, "tools link only `runbook_url`");
     for link in named(RUNBOOK, &["weir"]) {
         let is_anchor = RUNBOOK.contains(&format!("(#{link})"));
-        let is_alert = told.iter().any(|alert| alert.to_lowercase() == link);
+        let is_alert = replies.iter().any(|alert| alert.to_lowercase() == link);
         assert!(!is_anchor || is_alert, "{link}");
     }
 }

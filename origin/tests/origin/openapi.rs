@@ -110,21 +110,21 @@ fn text(value: &Value) -> &str {
 #[test]
 fn each_operation_has_a_name_a_description_and_named_types() {
     let mut names = BTreeSet::new();
-    for (operation, says) in operations() {
-        let id = text(&says["operationId"]);
+    for (operation, expected) in operations() {
+        let id = text(&expected["operationId"]);
         assert!(!id.is_empty() && names.insert(id), "{operation}: {id:?}");
-        let description = text(&says["description"]);
+        let description = text(&expected["description"]);
         assert!(description.ends_with('.'), "{operation}: {description:?}");
-        assert!(!text(&says["summary"]).is_empty(), "{operation}");
-        for parameter in says["parameters"].as_array().into_iter().flatten() {
+        assert!(!text(&expected["summary"]).is_empty(), "{operation}");
+        for parameter in expected["parameters"].as_array().into_iter().flatten() {
             let name = &parameter["name"];
             assert!(
                 !text(&parameter["description"]).is_empty(),
                 "{operation}: {name}"
             );
         }
-        let responses = says["responses"].as_object().unwrap();
-        let bodies = responses.values().chain([&says["requestBody"]]);
+        let responses = expected["responses"].as_object().unwrap();
+        let bodies = responses.values().chain([&expected["requestBody"]]);
         for (kind, body) in bodies
             .filter_map(|body| body["content"].as_object())
             .flatten()
@@ -146,12 +146,13 @@ fn every_schema_and_field_is_described() {
         .unwrap();
     for (name, schema) in schemas {
         assert!(!text(&schema["description"]).is_empty(), "{name}");
-        for (member, says) in schema["properties"].as_object().into_iter().flatten() {
-            let is_said = says["$ref"].is_string() || !text(&says["description"]).is_empty();
+        for (member, expected) in schema["properties"].as_object().into_iter().flatten() {
+            let is_said =
+                expected["$ref"].is_string() || !text(&expected["description"]).is_empty();
             assert!(is_said, "{name}.{member}");
-            let inner = ["oneOf", "anyOf"].map(|key| says[key].as_array());
+            let inner = ["oneOf", "anyOf"].map(|key| expected[key].as_array());
             let inner = inner.into_iter().flatten().flatten();
-            for part in inner.chain([says, &says["items"]]) {
+            for part in inner.chain([expected, &expected["items"]]) {
                 assert!(part["properties"].is_null(), "{name}.{member} has no name");
             }
         }
@@ -165,8 +166,8 @@ fn every_error_response_lists_its_codes() {
         .as_object()
         .unwrap();
     let mut named = BTreeSet::from(["no_method", "no_route"]);
-    for (operation, says) in operations() {
-        for (status, response) in says["responses"].as_object().unwrap() {
+    for (operation, expected) in operations() {
+        for (status, response) in expected["responses"].as_object().unwrap() {
             if response["content"]["application/problem+json"].is_null() {
                 continue;
             }
@@ -282,20 +283,20 @@ async fn next_page_continues_after_the_last_entry() {
             201
         );
     }
-    let (mut seen, mut next) = (Vec::new(), String::new());
+    let (mut observed, mut next) = (Vec::new(), String::new());
     loop {
         let path = format!("/sales?limit=2{next}");
         let page = world.admin("GET", &path, &Value::Null).await;
         let sales = page.body["sales"].as_array().unwrap();
-        seen.extend(sales.iter().map(|sale| text(&sale["id"]).to_owned()));
+        observed.extend(sales.iter().map(|sale| text(&sale["id"]).to_owned()));
         match page.body["next"].as_str() {
             Some(place) => next = format!("&after={place}"),
             None => break,
         }
     }
     // They end one millisecond apart, or at the same time.
-    seen.sort();
-    assert_eq!(seen, ["a", "b", "c"]);
+    observed.sort();
+    assert_eq!(observed, ["a", "b", "c"]);
     for wrong in [
         "/sales?limit=0",
         "/sales?after=1",
@@ -320,8 +321,8 @@ fn check(document: &Value, path: &str, method: &str, status: &str, body: &Value)
     // A problem has it only if there are errors to list.
     let is_told = |member: &&String| *member != "errors" || body.get("errors").is_some();
     let documented: Vec<&String> = properties.keys().filter(is_told).collect();
-    let seen: Vec<&String> = body.as_object().unwrap().keys().collect();
-    assert_eq!(seen, documented, "{method} {path} {status}");
+    let observed: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(observed, documented, "{method} {path} {status}");
 }
 
 /// A route without a description can only be mounted with axum's own routing, which no domain uses.

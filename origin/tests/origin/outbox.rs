@@ -32,7 +32,7 @@ pub const SECRET: &[u8] = b"orders-secret-orders-secret-orders-secret";
 #[derive(Default)]
 pub struct Receiver {
     /// Orders or links with sequence numbers, in the order of acceptance.
-    pub taken: Mutex<Vec<(String, u64)>>,
+    pub received: Mutex<Vec<(String, u64)>>,
     pub bodies: Mutex<BTreeMap<String, Value>>,
     /// Number of requests to refuse, by order.
     pub refusals: Mutex<BTreeMap<String, u32>>,
@@ -42,8 +42,8 @@ pub struct Receiver {
 
 impl Receiver {
     pub fn sequences(&self, order: &str) -> Vec<u64> {
-        let taken = self.taken.lock().unwrap();
-        let of = taken.iter().filter(|(of, _)| of == order);
+        let accepted = self.received.lock().unwrap();
+        let of = accepted.iter().filter(|(of, _)| of == order);
         of.map(|(_, sequence)| *sequence).collect()
     }
 
@@ -55,8 +55,8 @@ impl Receiver {
     fn refuses(&self, order: &str) -> bool {
         let mut refusals = self.refusals.lock().unwrap();
         match refusals.get_mut(order) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
+            Some(remaining) if *remaining > 0 => {
+                *remaining -= 1;
                 true
             }
             _ => false,
@@ -86,7 +86,7 @@ async fn receive(
         return StatusCode::SERVICE_UNAVAILABLE;
     }
     let sequence = body["sequence"].as_u64().unwrap();
-    receiver.taken.lock().unwrap().push((order, sequence));
+    receiver.received.lock().unwrap().push((order, sequence));
     receiver.bodies.lock().unwrap().insert(id, body);
     StatusCode::NO_CONTENT
 }
@@ -140,10 +140,10 @@ fn sender(world: &World, address: SocketAddr, times: OutboxTimes) -> Outbox {
 }
 
 /// Waits until the condition holds.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub async fn until(subject: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -166,8 +166,8 @@ async fn until_nothing_waits(world: &World) {
 /// Claims and orders a unit; returns the order's id.
 async fn buy(world: &World, name: &str) -> String {
     let ticket = world.claim("s", name).await;
-    let made = world.order(&ticket).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.order(&ticket).await;
+    assert_eq!(response.status, 201, "{response:?}");
     ticket.claim_id().to_string()
 }
 
@@ -196,8 +196,8 @@ async fn changes_are_signed_and_ordered_and_failure_blocks_no_other() {
     assert_eq!(world.as_user("carol", "POST", &path).await.status, 200);
     tokio::time::sleep(Duration::from_millis(410)).await;
     world.origin.sales().jobs().round().await.unwrap();
-    let told = world.callback("late", &payment, "paid").await;
-    assert_eq!(told.body["state"], "refund_due", "{told:?}");
+    let response = world.callback("late", &payment, "paid").await;
+    assert_eq!(response.body["state"], "refund_due", "{response:?}");
 
     let (address, _listening) = listen(&receiver, ANYWHERE.into()).await;
     let _outbox = outbox(&world, address, times());
@@ -217,15 +217,15 @@ async fn changes_are_signed_and_ordered_and_failure_blocks_no_other() {
         (&json!(paid), &json!(1), &json!(2))
     );
     receiver.refuse(&paid, 0);
-    let told = world
+    let response = world
         .admin("POST", "/order-deliveries/retry", &Value::Null)
         .await;
-    assert_eq!(told.status, 200);
+    assert_eq!(response.status, 200);
     until("it is told, too", || receiver.sequences(&paid) == [1, 2]).await;
     until_nothing_waits(&world).await;
 
     let bodies = receiver.bodies.lock().unwrap().clone();
-    let seen = |order: &str, sequence: u64| {
+    let observed = |order: &str, sequence: u64| {
         let body = &bodies[&format!("{order}.{sequence}")];
         (body["type"].clone(), body["order"]["status"].clone())
     };
@@ -236,7 +236,7 @@ async fn changes_are_signed_and_ordered_and_failure_blocks_no_other() {
         (&late, 3, "order.refund_due", "expired"),
         (&cancelled, 2, "order.cancelled", "cancelled"),
     ] {
-        assert_eq!(seen(order, sequence), (json!(kind), json!(status)));
+        assert_eq!(observed(order, sequence), (json!(kind), json!(status)));
     }
     let refund = &bodies[&format!("{late}.3")]["payment"];
     assert_eq!(
@@ -353,12 +353,12 @@ async fn concurrent_changes_are_numbered_without_gaps() {
         let path = format!("/orders/{order}");
         let payment = world.start_payment(&name, &path).await;
         let (event, cancel) = (format!("e-{n}"), format!("{path}/cancel"));
-        let (_, told) = tokio::join!(
+        let (_, reply) = tokio::join!(
             world.as_user(&name, "POST", &cancel),
             world.callback(&event, &payment, "paid"),
         );
-        assert_eq!(told.status, 200, "{told:?}");
-        orders.push((order, told.body["state"].as_str().unwrap().to_owned()));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        orders.push((order, reply.body["state"].as_str().unwrap().to_owned()));
     }
     let store = world.origin.sales().store();
     for (order, state) in orders {

@@ -47,8 +47,8 @@ async fn committed_orders_are_published_after_kill_and_are_in_log() {
         .each_ref()
         .map(|(name, value)| (*name, value.as_str()));
     let url = format!("{}/orders", origin.url());
-    let made = http::send("POST".parse().unwrap(), &url, &headers, "").await;
-    assert_eq!(made.unwrap().status, 201);
+    let response = http::send("POST".parse().unwrap(), &url, &headers, "").await;
+    assert_eq!(response.unwrap().status, 201);
     origin.process().kill();
     assert_eq!(receiver.sequences(&order), [] as [u64; 0]);
 

@@ -18,7 +18,7 @@ fn schema() -> Value {
     })
 }
 
-fn said() -> Value {
+fn payload() -> Value {
     json!({ "mail": "alice@secret.example", "variant": "M" })
 }
 
@@ -51,8 +51,11 @@ async fn order_has_a_valid_payload_or_releases_its_unit() {
             (status, code),
             "{body}"
         );
-        let told = refused.body.to_string();
-        assert!(!told.contains("Geheim") && !told.contains("XXL"), "{told}");
+        let document = refused.body.to_string();
+        assert!(
+            !document.contains("Geheim") && !document.contains("XXL"),
+            "{document}"
+        );
         assert_eq!(world.audit(&ticket).await.held, 0, "another may have it");
     }
     let ticket = world.claim("s", "alice").await;
@@ -65,8 +68,8 @@ async fn order_has_a_valid_payload_or_releases_its_unit() {
     assert_eq!(places, ["/mail", "/variant"]);
 
     let ticket = world.claim("s", "alice").await;
-    let made = order(&world, &ticket, &said().to_string()).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let answer = order(&world, &ticket, &payload().to_string()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
     // The same claim with another payload: the first payload stays.
     let again = order(
         &world,
@@ -76,8 +79,8 @@ async fn order_has_a_valid_payload_or_releases_its_unit() {
     .await;
     assert_eq!(again.status, 200);
     let path = format!("/orders/{}", ticket.claim_id());
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["payload"], said());
+    let response = world.as_user("alice", "GET", &path).await;
+    assert_eq!(response.body["payload"], payload());
     assert_eq!(world.as_user("bob", "GET", &path).await.status, 404);
 }
 
@@ -87,16 +90,19 @@ async fn operators_see_payloads_everywhere_even_when_archived() {
     world.sale_with("plain", 4, json!({})).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(
-        order(&world, &ticket, &said().to_string()).await.status,
+        order(&world, &ticket, &payload().to_string()).await.status,
         201
     );
     // A sale without a schema accepts any payload and stores none of it.
     let plain = world.claim("plain", "alice").await;
-    assert_eq!(order(&world, &plain, &said().to_string()).await.status, 201);
+    assert_eq!(
+        order(&world, &plain, &payload().to_string()).await.status,
+        201
+    );
     let of = async |path: String| world.admin("GET", &path, &Value::Null).await.body;
     assert_eq!(
         of(format!("/orders/{}", ticket.claim_id())).await["payload"],
-        said()
+        payload()
     );
     assert_eq!(
         of(format!("/orders/{}", plain.claim_id())).await["payload"],
@@ -108,7 +114,7 @@ async fn operators_see_payloads_everywhere_even_when_archived() {
         let mut of_sale = list.iter().filter(|order| order["sale"] == sale);
         of_sale.next().unwrap()["payload"].clone()
     };
-    assert_eq!((said_of("s"), said_of("plain")), (said(), Value::Null));
+    assert_eq!((said_of("s"), said_of("plain")), (payload(), Value::Null));
     let table = world.admin_bytes("/orders.csv?sale=s").await;
     let table = String::from_utf8(table).unwrap();
     let mut columns = table.lines().next().unwrap().split(',');
@@ -122,7 +128,7 @@ async fn each_delivered_change_includes_the_payload() {
     let world = world(World::with_outbox().await).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(
-        order(&world, &ticket, &said().to_string()).await.status,
+        order(&world, &ticket, &payload().to_string()).await.status,
         201
     );
     let path = format!("/orders/{}", ticket.claim_id());
@@ -136,7 +142,7 @@ async fn each_delivered_change_includes_the_payload() {
     assert_eq!(changes.len(), 2);
     for change in changes {
         let body: Value = serde_json::from_str(&change.body).unwrap();
-        assert_eq!(body["order"]["payload"], said(), "{}", change.kind);
+        assert_eq!(body["order"]["payload"], payload(), "{}", change.kind);
     }
 }
 
@@ -148,10 +154,10 @@ async fn idempotency_key_is_bound_to_its_payload() {
         headers.push((IDEMPOTENCY_KEY, b"k-1".to_vec()));
         headers
     };
-    let body = said().to_string();
+    let body = payload().to_string();
     let first = world.claim("s", "alice").await;
-    let made = world.post_order_with(&with_key(&first), &body).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let created = world.post_order_with(&with_key(&first), &body).await;
+    assert_eq!(created.status, 201, "{created:?}");
     let second = world.claim_with_cap("s", "alice", 2).await.unwrap();
     let other = body.replace("\"M\"", "\"L\"");
     let reused = world.post_order_with(&with_key(&second), &other).await;
@@ -201,7 +207,7 @@ async fn buyer_payloads_are_never_logged() {
     let world = world(World::new().await).await;
     let ticket = world.claim("s", "alice").await;
     assert_eq!(
-        order(&world, &ticket, &said().to_string()).await.status,
+        order(&world, &ticket, &payload().to_string()).await.status,
         201
     );
     let store = world.origin.sales().store();
@@ -216,13 +222,13 @@ async fn buyer_payloads_are_never_logged() {
         .payload(ticket.claim_id().as_str())
         .await
         .unwrap();
-    let asked = OrderRequest {
+    let request = OrderRequest {
         click: None,
         attempt: None,
         payload,
     };
-    for shown in [format!("{found:?}"), format!("{asked:?}")] {
-        assert!(shown.contains("Payload("), "{shown}");
-        assert!(!shown.contains("secret.example"), "{shown}");
+    for displayed in [format!("{found:?}"), format!("{request:?}")] {
+        assert!(displayed.contains("Payload("), "{displayed}");
+        assert!(!displayed.contains("secret.example"), "{displayed}");
     }
 }

@@ -36,13 +36,15 @@ async fn world(payment: Value) -> World {
 /// Claims and orders a unit; returns the order's path.
 async fn buy(world: &World, name: &str) -> String {
     let ticket = world.claim("s", name).await;
-    let made = world.order(&ticket).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.order(&ticket).await;
+    assert_eq!(response.status, 201, "{response:?}");
     format!("/orders/{}", ticket.claim_id())
 }
 
-async fn post(world: &World, name: &str, path: &str, what: &str) -> Answer {
-    world.as_user(name, "POST", &format!("{path}/{what}")).await
+async fn post(world: &World, name: &str, path: &str, subject: &str) -> Answer {
+    world
+        .as_user(name, "POST", &format!("{path}/{subject}"))
+        .await
 }
 
 #[tokio::test]
@@ -50,12 +52,15 @@ async fn order_is_paid_once_and_stays_paid() {
     let world = world(json!("at_order")).await;
     let path = buy(&world, "alice").await;
     let payment = world.start_payment("alice", &path).await;
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["status"], "unpaid", "nobody pays for themselves");
+    let answer = world.as_user("alice", "GET", &path).await;
+    assert_eq!(
+        answer.body["status"], "unpaid",
+        "nobody pays for themselves"
+    );
     for event in ["e-1", "e-1", "e-2"] {
-        let told = world.callback(event, &payment, "paid").await;
+        let response = world.callback(event, &payment, "paid").await;
         assert_eq!(
-            (told.status.as_u16(), &told.body["state"]),
+            (response.status.as_u16(), &response.body["state"]),
             (200, &json!("paid"))
         );
     }
@@ -64,9 +69,9 @@ async fn order_is_paid_once_and_stays_paid() {
         (cancelled.status.as_u16(), cancelled.code()),
         (409, "order_paid")
     );
-    let seen = world.as_user("alice", "GET", &path).await;
+    let answer = world.as_user("alice", "GET", &path).await;
     assert_eq!(
-        (seen.status.as_u16(), &seen.body["status"]),
+        (answer.status.as_u16(), &answer.body["status"]),
         (200, &json!("paid"))
     );
     assert_eq!(terms(&world).await, json!([3, 0, 1, 0]));
@@ -123,8 +128,8 @@ async fn unpaid_order_expires_and_the_sale_reopens() {
         epochs(&world).await > before,
         "gateways hear that it reopened"
     );
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["status"], "expired");
+    let response = world.as_user("alice", "GET", &path).await;
+    assert_eq!(response.body["status"], "expired");
     world.claim("s", "alice").await;
 }
 
@@ -200,9 +205,9 @@ async fn buyer_request_starts_but_never_completes_a_payment() {
         (&twice.body["state"], &twice.body["reason"]),
         (&json!("refund_due"), &json!("order_paid"))
     );
-    let seen = post(&world, "alice", &path, "pay").await;
+    let response = post(&world, "alice", &path, "pay").await;
     assert_eq!(
-        (seen.status.as_u16(), &seen.body["state"]),
+        (response.status.as_u16(), &response.body["state"]),
         (200, &json!("paid"))
     );
     assert_eq!(terms(&world).await, json!([3, 0, 1, 0]));
@@ -295,17 +300,17 @@ async fn only_recent_callbacks_signed_by_the_provider_count() {
         (404, "unknown_payment")
     );
     assert_eq!(world.number("SELECT COUNT(*) FROM payment_events").await, 0);
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["status"], "unpaid");
+    let response = world.as_user("alice", "GET", &path).await;
+    assert_eq!(response.body["status"], "unpaid");
 
     // The previous key is valid while the provider switches.
     let paid = world
         .callback_as("p0", PREVIOUS_PAYMENT_SECRET, now_s, &good, &good)
         .await;
     assert_eq!(paid.body["state"], "paid", "{paid:?}");
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["status"], "paid");
-    assert_eq!(seen.body["payment"]["state"], "paid");
+    let response = world.as_user("alice", "GET", &path).await;
+    assert_eq!(response.body["status"], "paid");
+    assert_eq!(response.body["payment"]["state"], "paid");
     let reused = json!({ "event": "e-1", "payment": payment, "state": "failed" }).to_string();
     let reused = world
         .callback_as("p1", PAYMENT_SECRET, now_s, &reused, &reused)
@@ -328,20 +333,20 @@ async fn late_payment_is_recorded_and_refunded() {
             world.origin.sales().jobs().round().await.unwrap();
         }
         for event in ["late-1", "late-1", "late-2"] {
-            let told = world
+            let response = world
                 .callback(&format!("{name}-{event}"), &payment, "paid")
                 .await;
-            let said = (&told.body["state"], &told.body["reason"]);
+            let body = (&response.body["state"], &response.body["reason"]);
             assert_eq!(
-                said,
+                body,
                 (&json!("refund_due"), &json!("order_expired")),
-                "{told:?}"
+                "{response:?}"
             );
         }
         world.origin.sales().jobs().round().await.unwrap();
-        let seen = world.as_user(name, "GET", &path).await;
-        assert_eq!(seen.body["status"], "expired");
-        assert_eq!(seen.body["payment"]["state"], "refund_due");
+        let answer = world.as_user(name, "GET", &path).await;
+        assert_eq!(answer.body["status"], "expired");
+        assert_eq!(answer.body["payment"]["state"], "refund_due");
         due.push(payment);
     }
     assert_eq!(terms(&world).await, json!([4, 0, 0, 0]));
@@ -357,9 +362,9 @@ async fn late_payment_is_recorded_and_refunded() {
     assert_eq!(listed, due);
     let path = format!("/payments/{}/refunded", due[0]);
     for _ in 0..2 {
-        let noted = world.admin("POST", &path, &Value::Null).await;
+        let reply = world.admin("POST", &path, &Value::Null).await;
         assert_eq!(
-            (noted.status.as_u16(), &noted.body["state"]),
+            (reply.status.as_u16(), &reply.body["state"]),
             (200, &json!("refunded"))
         );
     }
@@ -391,10 +396,10 @@ async fn payment_after_sold_out_is_recorded_and_order_stays() {
     let payment = world.start_payment(&alice, &slow).await;
     assert_eq!(world.pay(&bob, &quick).await.body["state"], "paid");
     let late = world.callback("late", &payment, "paid").await;
-    let said = (&late.body["state"], &late.body["reason"]);
-    assert_eq!(said, (&json!("refund_due"), &json!("sold_out")), "{late:?}");
-    let seen = world.as_user(&alice, "GET", &slow).await;
-    assert_eq!(seen.body["status"], "unpaid");
+    let body = (&late.body["state"], &late.body["reason"]);
+    assert_eq!(body, (&json!("refund_due"), &json!("sold_out")), "{late:?}");
+    let response = world.as_user(&alice, "GET", &slow).await;
+    assert_eq!(response.body["status"], "unpaid");
     assert_eq!(world.remaining().await, 0);
     let refused = post(&world, &alice, &slow, "pay").await;
     assert_eq!((refused.status.as_u16(), refused.code()), (409, "sold_out"));
@@ -417,8 +422,8 @@ async fn one_of_many_concurrent_payment_events_pays() {
         };
         tasks.spawn(async move { world.callback(&event, &payment, "paid").await });
     }
-    for told in tasks.join_all().await {
-        assert_eq!(told.body["state"], "paid", "{told:?}");
+    for reply in tasks.join_all().await {
+        assert_eq!(reply.body["state"], "paid", "{reply:?}");
     }
     assert_eq!(
         world
@@ -460,8 +465,8 @@ async fn holds_of_eleven_tries(world: &World, name: &str) -> usize {
     let mut holds = 0;
     for _ in 0..11 {
         if let Ok(ticket) = world.claim_as_gateways_do("s", name).await {
-            let made = world.order(&ticket).await;
-            holds += usize::from(made.status == 201);
+            let response = world.order(&ticket).await;
+            holds += usize::from(response.status == 201);
         }
         tokio::time::sleep(Duration::from_millis(3)).await;
         world.origin.sales().jobs().round().await.unwrap();

@@ -44,21 +44,21 @@ async fn paid(world: &World, event: &str, payment: &str, members: &Value) -> Ans
 #[tokio::test]
 async fn order_keeps_the_terms_of_its_creation() {
     let world = world().await;
-    let made = buy_two(&world, "alice").await;
-    assert_eq!(made.status, 201, "{made:?}");
-    assert_eq!(made.body["price"], cost_of_two());
-    assert_eq!(made.body["sku"], SKU);
-    let id = made.body["order"].as_str().unwrap();
+    let created = buy_two(&world, "alice").await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert_eq!(created.body["price"], cost_of_two());
+    assert_eq!(created.body["sku"], SKU);
+    let id = created.body["order"].as_str().unwrap();
 
     // Regardless of later changes of the sale's price.
     let dearer = "UPDATE sales SET unit_amount = 1, sku = 'other' WHERE id = 's'";
     world.sql().await.execute(dearer, &[]).await;
     let path = format!("/orders/{id}");
-    let seen = world.as_user("alice", "GET", &path).await;
-    assert_eq!(seen.body["price"], cost_of_two());
-    let seen = world.admin("GET", &path, &Value::Null).await;
+    let response = world.as_user("alice", "GET", &path).await;
+    assert_eq!(response.body["price"], cost_of_two());
+    let response = world.admin("GET", &path, &Value::Null).await;
     assert_eq!(
-        (&seen.body["price"], &seen.body["sku"]),
+        (&response.body["price"], &response.body["sku"]),
         (&cost_of_two(), &json!(SKU))
     );
     let table = world.admin_bytes("/orders.csv?sale=s").await;
@@ -66,15 +66,15 @@ async fn order_keeps_the_terms_of_its_creation() {
     assert!(table.contains(",shoe-42-red,4990,9980,EUR\r\n"), "{table}");
     let list = Request::get("/public-sales").body(Body::empty());
     let listed = world.public(list.unwrap()).await;
-    let shown = &listed.body["sales"][0]["price"];
-    assert_eq!(shown["currency"], "EUR", "{listed:?}");
+    let body = &listed.body["sales"][0]["price"];
+    assert_eq!(body["currency"], "EUR", "{listed:?}");
 }
 
 #[tokio::test]
 async fn payment_of_a_wrong_amount_is_refunded() {
     let world = world().await;
-    let made = buy_two(&world, "alice").await;
-    let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
+    let created = buy_two(&world, "alice").await;
+    let path = format!("/orders/{}", created.body["order"].as_str().unwrap());
     for (event, money) in [
         ("e-1", json!({ "amount": 9979, "currency": "EUR" })),
         ("e-2", json!({ "amount": 9980, "currency": "USD" })),
@@ -82,24 +82,24 @@ async fn payment_of_a_wrong_amount_is_refunded() {
         let payment = world.start_payment("alice", &path).await;
         // The same event again changes nothing.
         for _ in 0..2 {
-            let told = paid(&world, event, &payment, &money).await;
-            assert_eq!(told.body["state"], "refund_due", "{told:?}");
-            assert_eq!(told.body["reason"], "wrong_amount");
+            let response = paid(&world, event, &payment, &money).await;
+            assert_eq!(response.body["state"], "refund_due", "{response:?}");
+            assert_eq!(response.body["reason"], "wrong_amount");
         }
-        let seen = world.as_user("alice", "GET", &path).await;
-        assert_eq!(seen.body["status"], "unpaid", "{seen:?}");
+        let answer = world.as_user("alice", "GET", &path).await;
+        assert_eq!(answer.body["status"], "unpaid", "{answer:?}");
     }
     let payment = world.start_payment("alice", &path).await;
     let money = json!({ "amount": 9980, "currency": "EUR" });
-    let told = paid(&world, "e-3", &payment, &money).await;
-    assert_eq!(told.body["state"], "paid", "{told:?}");
+    let response = paid(&world, "e-3", &payment, &money).await;
+    assert_eq!(response.body["state"], "paid", "{response:?}");
 }
 
 #[tokio::test]
 async fn payment_without_comparable_amount_is_accepted() {
     let world = world().await;
-    let made = buy_two(&world, "alice").await;
-    let path = format!("/orders/{}", made.body["order"].as_str().unwrap());
+    let created = buy_two(&world, "alice").await;
+    let path = format!("/orders/{}", created.body["order"].as_str().unwrap());
     let payment = world.start_payment("alice", &path).await;
     for half in [json!({ "amount": 9980 }), json!({ "currency": "EUR" })] {
         let refused = paid(&world, "e-1", &payment, &half).await;
@@ -112,19 +112,19 @@ async fn payment_without_comparable_amount_is_accepted() {
         let refused = paid(&world, "e-1", &payment, &bad).await;
         assert_eq!(refused.code(), "invalid_body", "{refused:?}");
     }
-    let told = paid(&world, "e-1", &payment, &json!({})).await;
-    assert_eq!(told.body["state"], "paid", "{told:?}");
+    let response = paid(&world, "e-1", &payment, &json!({})).await;
+    assert_eq!(response.body["state"], "paid", "{response:?}");
 
     // A sale without a price.
     world.sale_with("free", 4, json!({})).await;
     let ticket = world.claim("free", "bob").await;
-    let made = world.order(&ticket).await;
-    assert_eq!(made.body["price"], Value::Null);
+    let created = world.order(&ticket).await;
+    assert_eq!(created.body["price"], Value::Null);
     let path = format!("/orders/{}", ticket.claim_id());
     let payment = world.start_payment("bob", &path).await;
     let money = json!({ "amount": 7, "currency": "EUR" });
-    let told = paid(&world, "e-2", &payment, &money).await;
-    assert_eq!(told.body["state"], "paid", "{told:?}");
+    let response = paid(&world, "e-2", &payment, &money).await;
+    assert_eq!(response.body["state"], "paid", "{response:?}");
 }
 
 #[tokio::test]

@@ -255,12 +255,12 @@ async fn ended_sale_is_removed_from_metrics() {
     let world = World::with_sale("s", 4).await;
     world.claim("s", "alice").await;
     let mut reconciler = world.origin.sales().reconciler();
-    let shown = async || {
+    let displayed = async || {
         let metrics = world.admin_as("GET", "/metrics", "", None).await;
         metrics.body.as_str().unwrap().to_owned()
     };
     reconciler.round().await.unwrap();
-    let text = shown().await;
+    let text = displayed().await;
     for (state, units) in [("stock", 3), ("held", 1), ("ordered", 0)] {
         let line = format!("weir_origin_sale_units{{sale=\"s\",state=\"{state}\"}} {units}\n");
         assert!(text.contains(&line), "{line} is not in\n{text}");
@@ -269,6 +269,6 @@ async fn ended_sale_is_removed_from_metrics() {
     sql.execute("UPDATE sales SET starts_at_ms = 1, ends_at_ms = 2", &[])
         .await;
     reconciler.round().await.unwrap();
-    let text = shown().await;
+    let text = displayed().await;
     assert!(!text.contains("sale=\"s\""), "{text}");
 }

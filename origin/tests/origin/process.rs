@@ -31,12 +31,12 @@ fn origin_does_not_start_without_valid_secrets() {
     let token = ("WEIR_ADMIN_TOKEN", TOKEN);
     let check = |variables: &[(&str, &str)], expected: &str| {
         let output = run(&[], variables);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains(expected), "{printed}");
         assert!(
-            !said.contains(support::SECRET) && !said.contains(TOKEN),
-            "{said}"
+            !printed.contains(support::SECRET) && !printed.contains(TOKEN),
+            "{printed}"
         );
     };
     check(&[token], "WEIR_CLAIM_SECRET is not set");
@@ -156,13 +156,13 @@ async fn silent_redis_connection_is_replaced() {
         answer.unwrap().status == 200
     };
     let limit = Instant::now() + Duration::from_secs(20);
-    let mut asked = 0;
+    let mut requested = 0;
     // Redis is probed about once per second: the first answers may be from before.
     let mut in_turn = 0;
     while in_turn < 5 {
-        asked += 1;
+        requested += 1;
         in_turn = if is_ready().await { in_turn + 1 } else { 0 };
-        assert!(Instant::now() < limit, "not ready, asked {asked} times");
+        assert!(Instant::now() < limit, "not ready, asked {requested} times");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
@@ -252,8 +252,8 @@ async fn origin_finishes_open_requests_before_it_stops() {
     // A world on the same Redis and database plays the gateway.
     let world = World::new().await;
     let mut origin = start(world.dir.path(), &world.redis_url, &world.prefix).await;
-    let made = admin(&origin, "/sales", &sale_json("s", 8)).await;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = admin(&origin, "/sales", &sale_json("s", 8)).await;
+    assert_eq!(created.status, 201, "{}", created.text());
     assert_eq!(
         admin(&origin, "/sales/s/warm", &serde_json::json!({}))
             .await
@@ -479,14 +479,14 @@ async fn links_only_origin_needs_no_claim_secret_and_has_no_sales() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let link = serde_json::json!({ "domain": "s", "target": "https://example.com/" });
-    let made = status("POST", "/links", link).await;
+    let created = status("POST", "/links", link).await;
     let sale = status("POST", "/sales", sale_json("s", 1)).await;
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!((made, sale), (201, 404));
-    let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+    assert_eq!((created, sale), (201, 404));
+    let response = std::fs::read_to_string(dir.path().join("said")).unwrap();
     assert!(
-        said.contains("WEIR_CLAIM_SECRET is not set: sales are disabled"),
-        "{said}"
+        response.contains("WEIR_CLAIM_SECRET is not set: sales are disabled"),
+        "{response}"
     );
 }

@@ -77,15 +77,15 @@ async fn product_is_updated_by_the_newest_change_only() {
     assert_eq!(spus(&world, "S1").await, ["P3", "P3"]);
     // Only browse history has S2.
     assert_eq!(spus(&world, "S2").await, [Value::Null, "P3".into()]);
-    let kept = world
+    let response = world
         .admin("GET", "/fitment/products/S1", &Value::Null)
         .await;
     assert_eq!(
-        [&kept.body["type"], &kept.body["merchant"]],
+        [&response.body["type"], &response.body["merchant"]],
         [&json!("tyre"), &json!("m1")]
     );
-    let kept = world.admin("GET", "/products/S1", &Value::Null).await;
-    assert_eq!(kept.body["title"], "A tyre");
+    let response = world.admin("GET", "/products/S1", &Value::Null).await;
+    assert_eq!(response.body["title"], "A tyre");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn product_changes_without_a_valid_signature_are_refused() {
     check(SECRET, now_s - 400, &body, 403, "timestamp_out_of_window").await;
     let unsigned = Request::post("/product-changes").body(Body::from(body.to_string()));
     assert_eq!(world.public(unsigned.unwrap()).await.status, 403);
-    for (changes, says) in [
+    for (changes, expected) in [
         (json!([]), "changes: must be 1 to 1000"),
         (
             json!([{ "sku": "S1", "version": 0, "spu": "P1" }]),
@@ -173,7 +173,7 @@ async fn product_changes_without_a_valid_signature_are_refused() {
         let answer = send(&world, SECRET, now_s, &json!({ "changes": changes })).await;
         let message = answer.detail();
         assert_eq!(answer.status, 400, "{answer:?}");
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
     assert_eq!(spus(&world, "S1").await, [Value::Null, Value::Null]);
     let off = World::with_everything().await;

@@ -89,7 +89,7 @@ async fn open_claims_are_classified_by_time_past_deadline() {
             .claim_at("s", name, now_ms() - CLAIM_TTL_MS - past_ms)
             .await;
     }
-    let told = async |counts: [u32; 4]| {
+    let reply = async |counts: [u32; 4]| {
         let metrics = world.admin_as("GET", "/metrics", "", None).await;
         let text = metrics.body.as_str().unwrap().to_owned();
         for (age, count) in ["no", "10s", "60s", "more"].iter().zip(counts) {
@@ -99,9 +99,9 @@ async fn open_claims_are_classified_by_time_past_deadline() {
         }
     };
     reconcile(&world, 1).await;
-    told([1, 1, 2, 1]).await;
+    reply([1, 1, 2, 1]).await;
     reconcile(&world, 1).await;
-    told([1, 0, 0, 0]).await;
+    reply([1, 0, 0, 0]).await;
 }
 
 #[tokio::test]
@@ -137,9 +137,9 @@ async fn abandoned_transfer_is_finished_from_any_step() {
         let long_ago = now_ms() - LONG_MS;
         let call = weir_sale::redis::lend::call(&keys, 2, 1);
         let reply = world.script_at(&call, long_ago).await;
-        let lent = weir_sale::redis::lend::parse(&reply).unwrap();
-        let LendReply::Lent(transfer) = lent else {
-            panic!("{lent:?}")
+        let parsed = weir_sale::redis::lend::parse(&reply).unwrap();
+        let LendReply::Lent(transfer) = parsed else {
+            panic!("{parsed:?}")
         };
         if stops_after_deposit {
             ledger.deposit(&id("s"), 1, 2, transfer).await.unwrap();
@@ -268,14 +268,14 @@ async fn orders_that_differ_between_redis_and_sql_are_repaired() {
             tickets.push(world.claim("s", &name).await);
         }
     }
-    let [ended, standing] = [&tickets[0], &tickets[1]];
-    for ticket in [ended, standing] {
+    let [ended, current] = [&tickets[0], &tickets[1]];
+    for ticket in [ended, current] {
         assert_eq!(world.order(ticket).await.status, 201);
     }
     let keys = ShardKeys::new(&world.prefix, &id("s"), 0);
     let key_of = |ticket: &Ticket| keys.bought_in(bucket(&ticket.user));
-    let order = format!("{}:1", standing.generation);
-    let forgotten = redis::cmd("DEL").arg(key_of(standing)).clone();
+    let order = format!("{}:1", current.generation);
+    let forgotten = redis::cmd("DEL").arg(key_of(current)).clone();
     world.redis(&forgotten).await;
     let (store, name) = (world.origin.sales().store(), ended.claim_id().to_string());
     let cancelled = store
@@ -287,14 +287,14 @@ async fn orders_that_differ_between_redis_and_sql_are_repaired() {
     let ledger = world.origin.sales().ledger();
     // Two rounds for the users, then for the sums, which still count the lost key, then for the returned unit.
     reconcile(&world, 8).await;
-    let users = [ended.user.clone(), standing.user.clone()];
-    let known = ledger.settled(&id("s"), 0, &users).await.unwrap();
-    assert_eq!((known[0].len(), known[1].len()), (0, 1), "{order}");
-    let books = world.audit(standing).await;
-    assert_eq!((books.bought, books.held), (1, 0));
+    let users = [ended.user.clone(), current.user.clone()];
+    let existing = ledger.settled(&id("s"), 0, &users).await.unwrap();
+    assert_eq!((existing[0].len(), existing[1].len()), (0, 1), "{order}");
+    let audit = world.audit(current).await;
+    assert_eq!((audit.bought, audit.held), (1, 0));
     assert_eq!(terms(&world).await, json!([7, 0, 0, 1, 0]));
     assert_eq!(
-        books.mark, 3,
+        audit.mark, 3,
         "SQL counts two orders, and an end that Redis forgot"
     );
 }
@@ -327,8 +327,8 @@ async fn abandoned_rebuild_is_taken_over_and_its_late_writes_refused() {
     lose(&world, ticket.shard).await;
     let ledger = world.origin.sales().ledger();
     let (sale, shard) = (id("s"), ticket.shard);
-    let begun = ledger.wipe(&sale, shard, "dead", 1_500).await.unwrap();
-    assert_eq!(begun, WipeReply::Begun);
+    let started = ledger.wipe(&sale, shard, "dead", 1_500).await.unwrap();
+    assert_eq!(started, WipeReply::Begun);
     reconcile(&world, 1).await;
     assert_eq!(world.audit(&ticket).await.stock, None, "it is left to it");
     tokio::time::sleep(std::time::Duration::from_millis(1_600)).await;

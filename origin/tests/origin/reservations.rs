@@ -28,7 +28,7 @@ async fn claim(world: &World, name: &str) -> Result<Ticket, ClaimReply> {
 }
 
 /// The status and state of an answer.
-fn told(answer: &Answer) -> (u16, &Value) {
+fn status_and_state(answer: &Answer) -> (u16, &Value) {
     (answer.status.as_u16(), &answer.body["state"])
 }
 
@@ -41,21 +41,21 @@ async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
         (404, "unknown_reservation")
     );
     let before_ms = now_ms();
-    let made = world.as_user("alice", "POST", PATH).await;
-    assert_eq!(told(&made), (201, &json!("reserved")));
-    let seen = world.as_user("alice", "GET", PATH).await;
-    assert_eq!(told(&seen), (200, &json!("reserved")));
-    assert!(seen.body["at_ms"].as_u64().unwrap() >= before_ms);
+    let answer = world.as_user("alice", "POST", PATH).await;
+    assert_eq!(status_and_state(&answer), (201, &json!("reserved")));
+    let response = world.as_user("alice", "GET", PATH).await;
+    assert_eq!(status_and_state(&response), (200, &json!("reserved")));
+    assert!(response.body["at_ms"].as_u64().unwrap() >= before_ms);
     let again = world.as_user("alice", "POST", PATH).await;
-    assert_eq!(again.body, seen.body, "as it was made");
+    assert_eq!(again.body, response.body, "as it was made");
     assert_eq!(world.as_user("bob", "GET", PATH).await.status, 404);
 
     // It was claimed before the reservation: SQL refuses it.
     let early = claim(&world, "alice").await.unwrap();
     for _ in 0..2 {
-        let gone = world.as_user("alice", "DELETE", PATH).await;
-        assert_eq!(told(&gone), (200, &json!("cancelled")));
-        assert_eq!(gone.body["at_ms"], Value::Null);
+        let reply = world.as_user("alice", "DELETE", PATH).await;
+        assert_eq!(status_and_state(&reply), (200, &json!("cancelled")));
+        assert_eq!(reply.body["at_ms"], Value::Null);
     }
     let refused = world.order(&early).await;
     assert_eq!((refused.status.as_u16(), refused.code()), (403, "barred"));
@@ -63,8 +63,8 @@ async fn withdrawn_reservation_stops_user_at_gate_and_in_sql() {
     assert_eq!(world.as_user("alice", "GET", PATH).await.status, 404);
 
     // A second reservation restores the previous state.
-    let made = world.as_user("alice", "POST", PATH).await;
-    assert_eq!(made.status, 201);
+    let answer = world.as_user("alice", "POST", PATH).await;
+    assert_eq!(answer.status, 201);
     let ticket = claim(&world, "alice").await.unwrap();
     assert_eq!(world.order(&ticket).await.status, 201);
     // An order stays, even if the reservation is cancelled.
@@ -105,9 +105,9 @@ async fn reservation_cancelled_without_redis_reports_pending_work() {
     let world = world(World::on(&server.url()).await).await;
     assert_eq!(world.as_user("alice", "POST", PATH).await.status, 201);
     drop(server);
-    let gone = world.as_user("alice", "DELETE", PATH).await;
+    let response = world.as_user("alice", "DELETE", PATH).await;
     assert_eq!(
-        (gone.status.as_u16(), gone.code()),
+        (response.status.as_u16(), response.code()),
         (503, "redis_unavailable")
     );
     assert_eq!(world.as_user("alice", "GET", PATH).await.status, 404);

@@ -94,14 +94,14 @@ async fn reservation_is_stored_in_redis_and_bot_is_blocked() {
 
 #[derive(Clone, Default)]
 struct Service {
-    asked: Arc<AtomicU32>,
+    requested: Arc<AtomicU32>,
     /// The first requests fail, up to this number.
     failing: u32,
     status: u16,
 }
 
 async fn answer(State(service): State<Service>, body: Json<Value>) -> (StatusCode, Json<Value>) {
-    if service.asked.fetch_add(1, Ordering::SeqCst) < service.failing {
+    if service.requested.fetch_add(1, Ordering::SeqCst) < service.failing {
         if service.status == 0 {
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
@@ -145,10 +145,10 @@ async fn failed_call_of_a_risk_service_is_retried() {
         };
         let scorer = serve(service.clone()).await;
         // A hanging request is aborted long before it answers.
-        let who = unscored("mallory");
-        let score = tokio::time::timeout(Duration::from_secs(30), scorer.score(&who)).await;
+        let user = unscored("mallory");
+        let score = tokio::time::timeout(Duration::from_secs(30), scorer.score(&user)).await;
         assert_eq!(score.unwrap().unwrap(), 99);
-        assert_eq!(service.asked.load(Ordering::SeqCst), 3);
+        assert_eq!(service.requested.load(Ordering::SeqCst), 3);
     }
 }
 
@@ -161,7 +161,7 @@ async fn definite_refusal_is_not_retried_at_once() {
     };
     let scorer = serve(service.clone()).await;
     assert!(scorer.score(&unscored("alice")).await.is_err());
-    assert_eq!(service.asked.load(Ordering::SeqCst), 1);
+    assert_eq!(service.requested.load(Ordering::SeqCst), 1);
 }
 
 /// An in-memory log of a test.
@@ -222,8 +222,8 @@ async fn risk_outage_delays_scores_opens_breaker_and_loses_no_user() {
     for _ in 0..3 {
         assert_eq!(broken.round().await.unwrap().scored, 0);
     }
-    let asked = service.asked.load(Ordering::SeqCst);
-    assert!((4..=9).contains(&asked), "the breaker opens: {asked}");
+    let requests = service.requested.load(Ordering::SeqCst);
+    assert!((4..=9).contains(&requests), "the breaker opens: {requests}");
     let repaired = worker(&world, serve(Service::default()).await);
     let mut scored = 0;
     while scored < 3 {
@@ -241,8 +241,8 @@ async fn risk_outage_delays_scores_opens_breaker_and_loses_no_user() {
 struct OnlyFor(&'static str);
 
 impl RiskScorer for OnlyFor {
-    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
-        let is_known = who.user.as_str() == self.0;
+    fn score<'a>(&'a self, reservation: &'a UnscoredReservation) -> ScoreFuture<'a> {
+        let is_known = reservation.user.as_str() == self.0;
         Box::pin(async move { is_known.then_some(1).ok_or(ScoreError::Status(400)) })
     }
 }
@@ -319,9 +319,9 @@ async fn risk_check_that_fails_closed_admits_no_unscored_user() {
     assert!(!is_listed(&world, "mallory", false).await);
     assert!(is_listed(&world, "mallory", true).await);
     assert_eq!(state("alice").await, "reserved");
-    let kept = "SELECT COUNT(*) FROM reservations WHERE address <> '' OR agent <> ''";
+    let retained = "SELECT COUNT(*) FROM reservations WHERE address <> '' OR agent <> ''";
     assert_eq!(
-        world.number(kept).await,
+        world.number(retained).await,
         0,
         "what the check saw is forgotten with it"
     );
@@ -332,11 +332,11 @@ async fn risk_check_that_fails_closed_admits_no_unscored_user() {
 async fn risk_service_gets_address_and_agent_over_tls() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let dir = tempfile::tempdir().unwrap();
-    let made = weir_stack::certificates::Certificates::kept_in(dir.path()).unwrap();
+    let created = weir_stack::certificates::Certificates::kept_in(dir.path()).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let acceptor = acceptor(&made);
-    let asked = tokio::spawn(async move {
+    let acceptor = acceptor(&created);
+    let task = tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             // A client that does not trust the certificate disconnects.
@@ -366,10 +366,10 @@ async fn risk_service_gets_address_and_agent_over_tls() {
         matches!(refused, Err(ScoreError::Connection(_))),
         "{refused:?}"
     );
-    let scorer = HttpScorer::new(&url, Some(&made.ca), settings).unwrap();
+    let scorer = HttpScorer::new(&url, Some(&created.ca), settings).unwrap();
     assert_eq!(scorer.score(&unscored("alice")).await.unwrap(), 42);
-    let asked = asked.await.unwrap();
-    let body: Value = serde_json::from_str(asked.rsplit("\r\n\r\n").next().unwrap()).unwrap();
+    let task = task.await.unwrap();
+    let body: Value = serde_json::from_str(task.rsplit("\r\n\r\n").next().unwrap()).unwrap();
     let expected =
         json!({ "sale": "s", "user": "alice", "address": "192.0.2.7", "agent": "curl/8.0" });
     assert_eq!(body, expected);
@@ -378,11 +378,11 @@ async fn risk_service_gets_address_and_agent_over_tls() {
     }
 }
 
-fn acceptor(made: &weir_stack::certificates::Certificates) -> tokio_rustls::TlsAcceptor {
+fn acceptor(created: &weir_stack::certificates::Certificates) -> tokio_rustls::TlsAcceptor {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let certificate = CertificateDer::from_pem_file(&made.certificate).unwrap();
-    let key = PrivateKeyDer::from_pem_file(&made.key).unwrap();
+    let certificate = CertificateDer::from_pem_file(&created.certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&created.key).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -404,10 +404,10 @@ async fn risk_check_receives_address_and_agent_of_a_user() {
         // The client's own entry precedes the address that the gateway saw.
         .header("x-forwarded-for", "203.0.113.9, 192.0.2.7")
         .header("user-agent", "x".repeat(600));
-    let made = world
+    let document = world
         .public(request.body(axum::body::Body::empty()).unwrap())
         .await;
-    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(document.status, 201, "{document:?}");
     let waiting = world
         .origin
         .sales()

@@ -14,7 +14,7 @@ use crate::support::World;
 struct Gateway<'a> {
     world: &'a World,
     keys: RoomKeys,
-    seen: RoomState,
+    observed: RoomState,
 }
 
 impl<'a> Gateway<'a> {
@@ -23,11 +23,11 @@ impl<'a> Gateway<'a> {
         Self {
             world,
             keys: RoomKeys::new(&world.prefix, &name),
-            seen: RoomState::default(),
+            observed: RoomState::default(),
         }
     }
 
-    fn brought(&self) -> CallContext {
+    fn call_context(&self) -> CallContext {
         CallContext {
             terms: Terms {
                 session_ms: 60_000,
@@ -38,7 +38,7 @@ impl<'a> Gateway<'a> {
                 life_ms: 60_000,
             },
             setting: Setting::default(),
-            seen: self.seen,
+            observed: self.observed,
             asked_ms: 0,
         }
     }
@@ -46,10 +46,10 @@ impl<'a> Gateway<'a> {
     /// Polls the room until a setting is in effect, and returns it.
     async fn settle(&mut self) -> Setting {
         loop {
-            let call = room_tick::call(&self.keys, &self.brought(), &[]);
-            let told = room_tick::parse(&self.world.script(&call).await).unwrap();
-            if !told.is_settling {
-                return told.setting;
+            let call = room_tick::call(&self.keys, &self.call_context(), &[]);
+            let reply = room_tick::parse(&self.world.script(&call).await).unwrap();
+            if !reply.is_settling {
+                return reply.setting;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -64,7 +64,7 @@ impl<'a> Gateway<'a> {
             address: None,
         };
         let asks: Vec<VisitorRequest> = (0..count).map(ask).collect();
-        let call = room_ask::call(&self.keys, &self.brought(), &asks);
+        let call = room_ask::call(&self.keys, &self.call_context(), &asks);
         room_ask::parse(&self.world.script(&call).await, asks.len()).unwrap();
     }
 }
@@ -156,7 +156,8 @@ async fn draw_digest_is_published_before_the_draw_and_seed_after_it() {
         json!({"mode": "open", "opens_at_ms": opens_at_ms}),
     )
     .await;
-    (gateway.seen.seed_of, gateway.seen.seed) = (opens_at_ms, Some(Seed::from_bytes([7; 32])));
+    (gateway.observed.seed_of, gateway.observed.seed) =
+        (opens_at_ms, Some(Seed::from_bytes([7; 32])));
     gateway.settle().await;
     gateway.come(5).await;
     let before = get(&world, "/rooms/shop").await["queue"]["draw"].clone();

@@ -8,9 +8,9 @@ use crate::support::{SHARDS, World, sale_json};
 async fn sale_is_created_once_and_shown_as_created() {
     let world = World::new().await;
     let sale = sale_json("s", 10);
-    let made = world.admin("POST", "/sales", &sale).await;
-    assert_eq!(made.status, 201, "{made:?}");
-    assert_eq!(made.headers["location"], "/sales/s");
+    let response = world.admin("POST", "/sales", &sale).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    assert_eq!(response.headers["location"], "/sales/s");
     for field in [
         "id",
         "title",
@@ -19,12 +19,12 @@ async fn sale_is_created_once_and_shown_as_created() {
         "starts_at_ms",
         "ends_at_ms",
     ] {
-        assert_eq!(made.body[field], sale[field], "{field}");
+        assert_eq!(response.body[field], sale[field], "{field}");
     }
-    assert_eq!(made.body["shard_count"], SHARDS);
-    assert_eq!(made.body["remaining"], 10);
-    assert_eq!(made.body["state"], "open");
-    assert_eq!(made.body["warmed_at_ms"], Value::Null);
+    assert_eq!(response.body["shard_count"], SHARDS);
+    assert_eq!(response.body["remaining"], 10);
+    assert_eq!(response.body["state"], "open");
+    assert_eq!(response.body["warmed_at_ms"], Value::Null);
 
     let again = world.admin("POST", "/sales", &sale_json("s", 99)).await;
     assert_eq!(
@@ -34,7 +34,7 @@ async fn sale_is_created_once_and_shown_as_created() {
     assert_eq!(world.remaining().await, 10);
 
     let list = world.admin("GET", "/sales", &Value::Null).await;
-    assert_eq!(list.body, json!({ "sales": [made.body], "next": null }));
+    assert_eq!(list.body, json!({ "sales": [response.body], "next": null }));
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ fn keys() -> KeyRing {
 
 async fn run_commands(
     State(objects): State<Arc<Objects>>,
-    Query(asked): Query<BTreeMap<String, String>>,
+    Query(query): Query<BTreeMap<String, String>>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -66,10 +66,10 @@ async fn run_commands(
     if Stamp::verify(&keys(), &stamp, &signature, ("POST", path), now_ms()).is_err() {
         return StatusCode::FORBIDDEN.into_response();
     }
-    if !objects.ids.lock().unwrap().insert(asked["id"].clone()) {
+    if !objects.ids.lock().unwrap().insert(query["id"].clone()) {
         return StatusCode::CONFLICT.into_response();
     }
-    let key = &asked["key"];
+    let key = &query["key"];
     let done = {
         let mut held = objects.held.lock().unwrap();
         let held = held.entry(key.clone());
@@ -205,7 +205,7 @@ async fn click(
     let read = link_read::call(&link_keys(), 100, Purpose::Click(click));
     Ok(match call(connection, &read).await? {
         Value::Array(values) => match values[2] {
-            Value::Int(left) => Some(left),
+            Value::Int(remaining) => Some(remaining),
             ref other => panic!("{other:?}"),
         },
         Value::Nil => None,
@@ -237,15 +237,15 @@ async fn click_maximum_is_counted_in_the_object_and_never_in_redis() {
     assert_eq!(create(&mut proxy, 2).await, Value::Okay);
     assert_eq!(create(&mut proxy, 9).await, Value::Nil, "it is there");
     let (key, clicks) = (link_keys().record(), link_keys().clicks());
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for sequence in [1, 1, 2, 3] {
-        left.push(click(&mut proxy, sequence).await.unwrap());
+        remaining.push(click(&mut proxy, sequence).await.unwrap());
     }
-    assert_eq!(left, [Some(2), Some(2), Some(1), Some(0)]);
+    assert_eq!(remaining, [Some(2), Some(2), Some(1), Some(0)]);
     let used = send(&mut proxy, &[b"GET", &clicks]).await.unwrap();
     assert_eq!(used, Value::BulkString(b"2".to_vec()));
-    let stands = send(&mut proxy, &[b"GET", &key]).await.unwrap();
-    assert_eq!(stands, Value::BulkString(record(2)));
+    let current = send(&mut proxy, &[b"GET", &key]).await.unwrap();
+    assert_eq!(current, Value::BulkString(record(2)));
     // A client that bypasses the proxy finds no record to count by.
     assert_eq!(click(&mut redis, 4).await.unwrap(), Some(-1));
     let raw = send(&mut redis, &[b"GET", &key]).await.unwrap();
@@ -309,8 +309,8 @@ async fn killed_proxy_loses_no_clicks() {
                 world.kill_proxy().await;
             }
         }
-        while let Some(told) = clicks.join_next().await {
-            if let (sequence, Ok(Some(1..))) = told.unwrap() {
+        while let Some(reply) = clicks.join_next().await {
+            if let (sequence, Ok(Some(1..))) = reply.unwrap() {
                 admitted.insert(sequence);
             }
         }

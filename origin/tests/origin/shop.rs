@@ -27,8 +27,8 @@ async fn make(world: &World, sale: &str, members: Value) {
     for (name, value) in members.as_object().unwrap() {
         new[name] = value.clone();
     }
-    let made = world.admin("POST", "/sales", &new).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.admin("POST", "/sales", &new).await;
+    assert_eq!(response.status, 201, "{response:?}");
 }
 
 fn ids(page: &Answer) -> Vec<&str> {
@@ -59,8 +59,8 @@ async fn public_list_pages_through_listed_sales_only() {
     let long_ago = json!({ "listed": true, "starts_at_ms": 1, "ends_at_ms": now - 7_200_000 });
     make(&world, "long-ago", long_ago).await;
     let window = json!({ "from_ms": now, "until_ms": now + 9_000 });
-    let shown = json!({ "listed": true, "title": "Shoes", "token": true, "reservation": window });
-    world.sale_with("warm", 4, shown).await;
+    let body = json!({ "listed": true, "title": "Shoes", "token": true, "reservation": window });
+    world.sale_with("warm", 4, body).await;
 
     let first = list(&world, "?limit=2").await;
     assert_eq!((first.status.as_u16(), ids(&first)), (200, vec!["a", "b"]));
@@ -198,7 +198,7 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
     let english = unknown("fr, en;q=0.5").await;
     assert_eq!(english.body["message"], "you have no such order");
     assert!(!english.headers.contains_key("content-language"));
-    for (wanted, tag, said) in [
+    for (expected, tag, response) in [
         (
             "de-CH, en;q=0.9",
             "de",
@@ -206,12 +206,12 @@ async fn errors_use_the_buyers_language_and_keep_their_code() {
         ),
         ("zh-TW,zh;q=0.9", "zh", "您没有该订单"),
     ] {
-        let answer = unknown(wanted).await;
+        let answer = unknown(expected).await;
         assert_eq!(
             (answer.status.as_u16(), answer.code()),
             (404, "unknown_order")
         );
-        assert_eq!(answer.body["message"], said);
+        assert_eq!(answer.body["message"], response);
         assert_eq!(answer.body["detail"], english.body["detail"]);
         assert_eq!(answer.headers["content-language"], tag);
         assert_eq!(answer.headers["vary"], "accept-language");

@@ -112,15 +112,18 @@ async fn stalled_node_delays_only_its_own_shards() {
         ledger.audit(&sale, shard).await.unwrap();
     }
     cluster.signal(1, Signal::STOP);
-    let (mut asked, mut late) = (0, 0);
+    let (mut requested, mut late) = (0, 0);
     for _ in 0..6 {
         assert!(ledger.audit(&sale, stopped[0]).await.is_err());
         for &shard in &others {
-            asked += 1;
+            requested += 1;
             late += u32::from(ledger.audit(&sale, shard).await.is_err());
         }
     }
-    assert!(late * 5 < asked, "{late} of {asked} calls wait, too");
+    assert!(
+        late * 5 < requested,
+        "{late} of {requested} calls wait, too"
+    );
     cluster.signal(1, Signal::CONT);
     cluster.until_all_answer().await;
     ledger.audit(&sale, stopped[0]).await.unwrap();

@@ -46,14 +46,14 @@ async fn finish_all(world: &World) {
 
 /// `[stock, claims, orders, total, drift]` of the audit, which must balance.
 async fn terms(world: &World) -> [i64; 5] {
-    let books = world
+    let body = world
         .admin("GET", "/sales/s/audit", &Value::Null)
         .await
         .body;
-    assert_eq!(books["exact"], true, "{books}");
+    assert_eq!(body["exact"], true, "{body}");
     ["stock", "claims", "orders", "total", "drift"].map(|term| {
-        let units = books["terms"][term].as_i64();
-        units.unwrap_or_else(|| panic!("no {term} in {books}"))
+        let units = body["terms"][term].as_i64();
+        units.unwrap_or_else(|| panic!("no {term} in {body}"))
     })
 }
 
@@ -80,8 +80,8 @@ async fn repeated_request_adds_units_once() {
     let world = World::with_sale("s", 4).await;
     let added = change(&world, "\"more\"", 5).await;
     assert_eq!(added.status, 200, "{added:?}");
-    let seen = ["wanted", "state", "units"].map(|member| &added.body[member]);
-    assert_eq!(seen, [&json!(5), &json!("done"), &json!(5)]);
+    let body = ["wanted", "state", "units"].map(|member| &added.body[member]);
+    assert_eq!(body, [&json!(5), &json!("done"), &json!(5)]);
     assert_eq!(change(&world, "more", 5).await.body, added.body);
     assert_eq!(terms(&world).await, [9, 0, 0, 9, 0]);
     assert_eq!(world.remaining().await, 9);
@@ -92,8 +92,8 @@ async fn repeated_request_adds_units_once() {
     let most = change(&world, "most", 1_000_000_000).await;
     assert_eq!((most.status.as_u16(), most.code()), (409, "too_many_units"));
 
-    let taken = change(&world, "less", -3).await;
-    assert_eq!(taken.body["units"], -3);
+    let accepted = change(&world, "less", -3).await;
+    assert_eq!(accepted.body["units"], -3);
     let stock = world
         .admin("GET", "/sales/s/stock", &Value::Null)
         .await
@@ -103,7 +103,7 @@ async fn repeated_request_adds_units_once() {
         sums.map(|sum| stock[sum].as_u64().unwrap()),
         [4, 5, 3, 6, 6]
     );
-    assert_eq!(stock["changes"], json!([taken.body, added.body]));
+    assert_eq!(stock["changes"], json!([accepted.body, added.body]));
     // A second load finds a stock that differs from the initial one, and leaves it.
     let warmed = world.admin("POST", "/sales/s/warm", &Value::Null).await;
     assert_eq!(warmed.body["shards_filled"], 0, "{warmed:?}");
@@ -137,12 +137,12 @@ async fn invalid_stock_change_is_rejected_at_once_without_effect() {
 }
 
 #[tokio::test]
-async fn withdrawal_takes_unheld_units_and_returns_their_number() {
+async fn withdrawal_removes_free_units_and_returns_their_number() {
     let world = World::with_sale("s", 8).await;
     let held = world.claim("s", "alice").await;
     buy(&world, "bob").await;
-    let taken = change(&world, "all", -100).await;
-    assert_eq!(taken.body["units"], -6, "{taken:?}");
+    let accepted = change(&world, "all", -100).await;
+    assert_eq!(accepted.body["units"], -6, "{accepted:?}");
     assert_eq!(terms(&world).await, [0, 1, 1, 2, 0]);
     assert_eq!(world.order(&held).await.status, 201, "she has it for sure");
     assert_eq!(terms(&world).await, [0, 0, 2, 2, 0]);
@@ -165,8 +165,8 @@ async fn stock_change_survives_a_crash_at_any_step_with_right_balance() {
     for (units, after) in [(6, 16), (-6, 4)] {
         let world = World::with_sale("s", 10).await;
         let open = begin(&world, "change", units).await;
-        let (heard, mut of_heard) = (2, 0);
-        for shard in 0..heard {
+        let (received, mut of_heard) = (2, 0);
+        for shard in 0..received {
             let StockChanged::Done(done) = tell(&world, &open, shard).await else {
                 panic!("the shard is warm");
             };
@@ -174,10 +174,10 @@ async fn stock_change_survives_a_crash_at_any_step_with_right_balance() {
             // The reply was lost.
             assert_eq!(tell(&world, &open, shard).await, StockChanged::Done(done));
         }
-        let books = [10 + of_heard, 0, 0, 10 + of_heard, 0];
-        assert_eq!(terms(&world).await, books);
+        let balance = [10 + of_heard, 0, 0, 10 + of_heard, 0];
+        assert_eq!(terms(&world).await, balance);
         reconcile(&world).await;
-        assert_eq!(terms(&world).await, books, "nothing is put right");
+        assert_eq!(terms(&world).await, balance, "nothing is put right");
         let status = world.admin("GET", "/sales/s", &Value::Null).await;
         assert_eq!(status.body["balanced"], true);
 

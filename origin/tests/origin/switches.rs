@@ -225,9 +225,9 @@ async fn global_switch_can_be_read_and_is_shown_on_each_sale() {
         .admin("PUT", "/switch", &json!({ "state": "closed" }))
         .await;
     assert_eq!(switch().await, json!({ "state": "closed" }));
-    let seen = world.admin("GET", "/sales/s", &Value::Null).await.body;
+    let body = world.admin("GET", "/sales/s", &Value::Null).await.body;
     assert_eq!(
-        (&seen["state"], &seen["effective_state"]),
+        (&body["state"], &body["effective_state"]),
         (&json!("open"), &json!("closed"))
     );
     let list = world.admin("GET", "/sales", &Value::Null).await.body;

@@ -97,17 +97,17 @@ async fn request_is_a_span_of_its_named_trace() {
     let request = spans.iter().find(|span| span.name == "GET /sales/{id}");
     let request = request.unwrap();
     assert_eq!(hex(&request.parent_span_id), PARENT);
-    let says = |key| attribute(request, key).unwrap();
-    assert_eq!(says("http.request.method"), "GET");
-    assert_eq!(says("http.route"), "/sales/{id}");
-    assert_eq!(says("http.response.status_code"), "404");
-    let asked = spans
+    let expected = |key| attribute(request, key).unwrap();
+    assert_eq!(expected("http.request.method"), "GET");
+    assert_eq!(expected("http.route"), "/sales/{id}");
+    assert_eq!(expected("http.response.status_code"), "404");
+    let requested = spans
         .iter()
         .find(|span| span.parent_span_id == request.span_id);
-    let asked = asked.unwrap();
-    assert_eq!(asked.name, "sql");
+    let requested = requested.unwrap();
+    assert_eq!(requested.name, "sql");
     // The statement without its values.
-    let statement = attribute(asked, "db.query.text").unwrap();
+    let statement = attribute(requested, "db.query.text").unwrap();
     assert!(
         statement.contains("SELECT") && !statement.contains("none"),
         "{statement}"

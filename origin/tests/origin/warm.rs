@@ -10,8 +10,8 @@ use weir_sale::sale::{Band, Catalogue};
 use crate::support::{Answer, SHARDS, World, id, sale_json};
 
 async fn make(world: &World, sale: &Value) {
-    let made = world.admin("POST", "/sales", sale).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.admin("POST", "/sales", sale).await;
+    assert_eq!(response.status, 201, "{response:?}");
 }
 
 async fn warm(world: &World) -> Answer {
@@ -70,12 +70,12 @@ async fn ten_units_on_four_shards_are_3_3_2_2_after_reloading_too() {
     assert_eq!(world.number("SELECT warmed_at_ms FROM sales").await, at);
 
     let ticket = world.claim("s", "alice").await;
-    let taken = stock(&world).await;
+    let accepted = stock(&world).await;
     assert_eq!(warm(&world).await.status, 200);
-    assert_eq!(stock(&world).await, taken);
+    assert_eq!(stock(&world).await, accepted);
     world.order(&ticket).await;
     assert_eq!(warm(&world).await.status, 200);
-    assert_eq!(stock(&world).await, taken);
+    assert_eq!(stock(&world).await, accepted);
 }
 
 #[tokio::test]
@@ -84,12 +84,15 @@ async fn gateways_are_notified_when_a_sale_is_created_and_warmed() {
     let sale = sale_json("s", 10);
     make(&world, &sale).await;
     world.origin.sales().publisher().publish().await.unwrap();
-    let seen = published(&world).await.checked().unwrap();
-    assert_eq!((seen.sales[0].id.as_str(), seen.sales[0].cold), ("s", true));
-    warm(&world).await;
-    let seen = published(&world).await.checked().unwrap();
+    let observed = published(&world).await.checked().unwrap();
     assert_eq!(
-        serde_json::to_value(&seen.sales[0]).unwrap(),
+        (observed.sales[0].id.as_str(), observed.sales[0].cold),
+        ("s", true)
+    );
+    warm(&world).await;
+    let observed = published(&world).await.checked().unwrap();
+    assert_eq!(
+        serde_json::to_value(&observed.sales[0]).unwrap(),
         json!({
             "id": "s", "starts_at_ms": sale["starts_at_ms"], "ends_at_ms": sale["ends_at_ms"],
             "shards": 4, "user_cap": 1, "state": "open", "reservation": false, "token": false,
@@ -113,8 +116,8 @@ async fn gateways_are_notified_at_once_of_last_hold_and_last_payment() {
     let publishing = tokio::spawn(publisher.run(stop.clone()));
     let becomes = async |band: Band| {
         for _ in 0..500 {
-            let seen = published(&world).await;
-            if seen.sales.first().is_some_and(|sale| sale.band == band) {
+            let observed = published(&world).await;
+            if observed.sales.first().is_some_and(|sale| sale.band == band) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -144,9 +147,9 @@ async fn sale_leaves_the_catalogue_an_hour_after_its_end() {
         let path = format!("/sales/{name}/warm");
         assert_eq!(world.admin("POST", &path, &Value::Null).await.status, 200);
     }
-    let seen = published(&world).await.sales;
-    assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0].id, id("s"));
+    let observed = published(&world).await.sales;
+    assert_eq!(observed.len(), 1);
+    assert_eq!(observed[0].id, id("s"));
 }
 
 #[tokio::test]
@@ -253,8 +256,8 @@ async fn sale_is_warmed_automatically_by_default() {
     let mut sale = sale_json("s", 10);
     sale.as_object_mut().unwrap().remove("warm_before_ms");
     make(&world, &sale).await;
-    let made = world.admin("GET", "/sales/s", &Value::Null).await;
-    assert_eq!(made.body["warm_before_ms"], 300_000, "{made:?}");
+    let response = world.admin("GET", "/sales/s", &Value::Null).await;
+    assert_eq!(response.body["warm_before_ms"], 300_000, "{response:?}");
     world.origin.sales().jobs().round().await.unwrap();
     let spread = [Some(3), Some(3), Some(2), Some(2)];
     assert_eq!(stock(&world).await, spread);

@@ -37,7 +37,7 @@ fn each_once(rows: &[Archived]) -> BTreeSet<String> {
 
 /// Sends events concurrently and kills the origin, several times; returns the acknowledged ids.
 async fn send_and_kill(world: &mut World, rounds: u32) -> Vec<String> {
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     for round in 0..rounds {
         let authority = world.origin.url().trim_start_matches("http://").to_owned();
         let senders: Vec<_> = (0..4)
@@ -47,23 +47,23 @@ async fn send_and_kill(world: &mut World, rounds: u32) -> Vec<String> {
         tokio::time::sleep(Duration::from_millis(700)).await;
         world.origin.process().kill();
         for sender in senders {
-            taken.extend(sender.await.unwrap());
+            accepted.extend(sender.await.unwrap());
         }
         world.origin.start_again().await.unwrap();
     }
-    taken
+    accepted
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
     let mut world = World::new(&folder, &[]).await;
-    let taken = send_and_kill(&mut world, 4).await;
-    assert!(taken.len() > 100, "{}", taken.len());
+    let accepted = send_and_kill(&mut world, 4).await;
+    assert!(accepted.len() > 100, "{}", accepted.len());
     world.until_archived().await;
     let archive = world.dir.path().join("archive");
     let rows = in_folder(&archive);
     let ids = each_once(&rows);
-    for id in &taken {
+    for id in &accepted {
         assert!(
             ids.contains(id),
             "{id} was acknowledged and is not archived"
@@ -78,10 +78,10 @@ async fn each_acknowledged_event_is_in_the_folder_once_after_kill() {
         .unwrap();
     for to in [json!({"to": "start"}), json!({"position": position - 100})] {
         let before = world.group().await["positions"][0].clone();
-        let sought = world.admin(Method::POST, "/groups/archive/seek", &to).await;
+        let response = world.admin(Method::POST, "/groups/archive/seek", &to).await;
         assert!(
-            sought["sources"][0]["to"].as_u64() < Some(position),
-            "{sought} {before}"
+            response["sources"][0]["to"].as_u64() < Some(position),
+            "{response} {before}"
         );
         world.until_archived().await;
         assert_eq!(each_once(&in_folder(&archive)), ids);
@@ -159,8 +159,8 @@ async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
         .await
         .unwrap();
     let url = format!("{}/{BUCKET}", server.endpoint());
-    let made = http::send(Method::PUT, &url, &[], String::new());
-    assert_eq!(made.await.unwrap().status, 200);
+    let response = http::send(Method::PUT, &url, &[], String::new());
+    assert_eq!(response.await.unwrap().status, 200);
     let variables = [
         ("AWS_ACCESS_KEY_ID", "id".to_owned()),
         ("AWS_SECRET_ACCESS_KEY", "hush".to_owned()),
@@ -172,7 +172,7 @@ async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
     ];
     let place = |_: &Path| format!("s3://{BUCKET}/shop/events");
     let mut world = World::new(&place, &variables).await;
-    let mut taken = send_and_kill(&mut world, 2).await;
+    let mut accepted = send_and_kill(&mut world, 2).await;
     world.until_archived().await;
 
     server.process().freeze();
@@ -183,14 +183,14 @@ async fn each_acknowledged_event_is_in_s3_once_after_an_outage() {
     })
     .await;
     world.origin.process().kill();
-    taken.extend(sender.await.unwrap());
+    accepted.extend(sender.await.unwrap());
     world.origin.start_again().await.unwrap();
     server.process().thaw();
     world.until_archived().await;
 
     let ids = each_once(&in_store(&s3(&server.endpoint())).await);
-    assert!(taken.len() > 100, "{}", taken.len());
-    for id in &taken {
+    assert!(accepted.len() > 100, "{}", accepted.len());
+    for id in &accepted {
         assert!(
             ids.contains(id),
             "{id} was acknowledged and is not archived"
@@ -223,8 +223,8 @@ fn unusable_archive_location_is_refused_with_its_flag() {
     };
     let log = dir.path().join("events").display().to_string();
     let check = |flags: &[&str], expected: &str| {
-        let said = run(flags);
-        assert!(said.contains(expected), "{said}");
+        let printed = run(flags);
+        assert!(printed.contains(expected), "{printed}");
     };
     check(&["--events-archive", "/tmp/a"], "--events-archive needs");
     check(

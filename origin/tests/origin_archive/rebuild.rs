@@ -42,12 +42,12 @@ async fn cold_lists_are_rebuilt_from_the_archive_without_deletions() {
     let folder = |dir: &std::path::Path| dir.join("archive").display().to_string();
     let mut world = World::with_flags(&folder, &[], &["--history"]).await;
     let now_ms = now_ms();
-    let view = |n: u64, who: Value, sku: &str, at_ms: u64| {
+    let view = |n: u64, user: Value, sku: &str, at_ms: u64| {
         let mut event = json!({"id": format!("e{n}"), "type": "view", "at_ms": at_ms, "attributes": {"sku": sku}});
         event
             .as_object_mut()
             .unwrap()
-            .extend(who.as_object().unwrap().clone());
+            .extend(user.as_object().unwrap().clone());
         event
     };
     let alice = json!({"customer": "alice"});

@@ -161,17 +161,17 @@ fn with_variables(dir: &Path, variables: &[(&str, String)]) -> PathBuf {
     path
 }
 
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(subject: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// Sends batches until the origin stops answering; returns the acknowledged ids.
 pub async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     let received_ms = now_ms().to_string();
     let headers = [
         ("content-type", "application/json"),
@@ -181,7 +181,7 @@ pub async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
         ("x-weir-consent", "full"),
     ];
     let Ok(mut http) = Connection::open(&authority).await else {
-        return taken;
+        return accepted;
     };
     for turn in 0.. {
         let event_type = if turn % 3 == 0 { "cart" } else { "view" };
@@ -192,10 +192,10 @@ pub async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
         assert_eq!(answer.status, 202, "{}", answer.text());
         for verdict in answer.json().unwrap()["verdicts"].as_array().unwrap() {
             assert_eq!(verdict["verdict"], "accepted");
-            taken.push(verdict["id"].as_str().unwrap().to_owned());
+            accepted.push(verdict["id"].as_str().unwrap().to_owned());
         }
     }
-    taken
+    accepted
 }
 
 /// All rows in a folder, as a reader of `*.parquet` sees them.
@@ -224,8 +224,8 @@ pub async fn in_store(store: &dyn ObjectStore) -> Vec<Archived> {
         let listed = store.list_with_delimiter(folder.as_ref()).await.unwrap();
         folders.extend(listed.common_prefixes.into_iter().map(Some));
         for object in listed.objects {
-            let got = store.get(&object.location).await.unwrap();
-            let bytes = got.bytes().await.unwrap();
+            let actual = store.get(&object.location).await.unwrap();
+            let bytes = actual.bytes().await.unwrap();
             rows.extend(read(object.location.as_ref(), bytes.to_vec()));
         }
     }

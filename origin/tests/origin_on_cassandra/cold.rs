@@ -38,10 +38,10 @@ fn url(server: &CassandraServer) -> String {
     format!("cql://{}/shop?replicas=1", server.address())
 }
 
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+async fn until(subject: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -58,11 +58,11 @@ fn user(name: &str) -> Owner {
 }
 
 fn views(pairs: &[(u64, u64)]) -> Vec<ViewedProduct> {
-    let seen = |(sku, at_ms): &(u64, u64)| ViewedProduct {
+    let observed = |(sku, at_ms): &(u64, u64)| ViewedProduct {
         sku: Sku::from(*sku),
         at_ms: *at_ms,
     };
-    pairs.iter().map(seen).collect()
+    pairs.iter().map(observed).collect()
 }
 
 /// A test's session.
@@ -166,7 +166,7 @@ async fn list_is_written_once_per_version_and_expires() {
                     Ok(true) => return,
                     Ok(false) => {}
                     Err(_) => {
-                        let is_there = |seen: &ViewedProduct| seen.sku == Sku::from(n);
+                        let is_there = |product: &ViewedProduct| product.sku == Sku::from(n);
                         if store.read(&dave).await.unwrap().views.iter().any(is_there) {
                             return;
                         }
@@ -179,16 +179,16 @@ async fn list_is_written_once_per_version_and_expires() {
     for writer in writers {
         writer.await.unwrap();
     }
-    let mut kept: Vec<Sku> = store
+    let mut skus: Vec<Sku> = store
         .read(&dave)
         .await
         .unwrap()
         .views
         .into_iter()
-        .map(|seen| seen.sku)
+        .map(|product| product.sku)
         .collect();
-    kept.dedup();
-    assert_eq!(kept.len(), 8, "a writer has written over another: {kept:?}");
+    skus.dedup();
+    assert_eq!(skus.len(), 8, "a writer has written over another: {skus:?}");
 }
 
 /// A clock that the test sets.
@@ -204,7 +204,7 @@ impl Clock {
 
 async fn list(history: &History, owner: &Owner) -> (Vec<u64>, bool) {
     let page = history.list(owner, 200, None).await.unwrap();
-    let sku = |item: &weir_origin::history::read::Item| item.seen.sku.as_str().parse().unwrap();
+    let sku = |item: &weir_origin::history::read::Item| item.observed.sku.as_str().parse().unwrap();
     (page.items.iter().map(sku).collect(), page.is_complete)
 }
 
@@ -270,7 +270,7 @@ async fn fold_waits_without_cassandra_and_reads_follow_the_switch() {
 }
 
 #[tokio::test]
-async fn store_that_was_never_up_is_reported_and_blocks_nothing() {
+async fn store_that_never_started_is_reported_and_blocks_nothing() {
     let world = World::new().await;
     let store = CqlStore::open("cql://127.0.0.1:1/shop", Arc::new(now_ms)).unwrap();
     let history = world
@@ -284,6 +284,6 @@ async fn store_that_was_never_up_is_reported_and_blocks_nothing() {
     };
     history.record(&[view]).await.unwrap();
     assert_eq!(list(&history, &alice).await, (vec![1], false));
-    let told = history.cold().read(&alice).await.unwrap_err().to_string();
-    assert!(told.contains("not connected yet"), "{told}");
+    let reply = history.cold().read(&alice).await.unwrap_err().to_string();
+    assert!(reply.contains("not connected yet"), "{reply}");
 }

@@ -63,12 +63,12 @@ async fn origins_share_work_and_lose_nothing_when_a_broker_crashes() {
     let (_dir, mut kafka) = cluster().await;
     let url = format!("kafka://{}/shop?partitions=8", kafka.servers());
     let (handled, by_origin) = (Arc::default(), Arc::default());
-    let noting = |origin| RecordingHandler {
+    let timing = |origin| RecordingHandler {
         origin,
         handled: Arc::clone(&handled),
         by_origin: Arc::clone(&by_origin),
     };
-    let first = World::with_events(|settings| on_kafka(settings, &url, noting("first"))).await;
+    let first = World::with_events(|settings| on_kafka(settings, &url, timing("first"))).await;
     let put = first.admin("PUT", "/events/types/view", &json!({})).await;
     assert!(put.status.is_success(), "{put:?}");
     let mut sent = 0;
@@ -80,7 +80,7 @@ async fn origins_share_work_and_lose_nothing_when_a_broker_crashes() {
     })
     .await;
 
-    let stop = second_origin(&first, &url, noting("second")).await;
+    let stop = second_origin(&first, &url, timing("second")).await;
     until("work for the second", async || {
         sent = send_until_taken(&first, sent).await;
         by_origin
@@ -173,10 +173,10 @@ async fn second_origin(first: &World, url: &str, handler: RecordingHandler) -> C
     stop
 }
 
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(subject: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + LIMIT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

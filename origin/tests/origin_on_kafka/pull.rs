@@ -60,7 +60,7 @@ async fn pull(origin: &Origin) -> Value {
 }
 
 /// The sum of its offsets: the number of records taken.
-async fn taken(origin: &Origin) -> u64 {
+async fn offset_sum(origin: &Origin) -> u64 {
     let cursor = pull(origin).await["cursor"].clone();
     let places = cursor.as_str().unwrap().split(',');
     let place = |one: &str| one.split_once(':').map_or(0, |(_, at)| at.parse().unwrap());
@@ -132,9 +132,9 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
 
     let deadline = Instant::now() + LIMIT;
     let mut kills = 0;
-    while taken(&origin).await < EVENTS as u64 {
+    while offset_sum(&origin).await < EVENTS as u64 {
         assert!(Instant::now() < deadline, "{}", pull(&origin).await);
-        if kills < 3 && taken(&origin).await > kills * 2_000 {
+        if kills < 3 && offset_sum(&origin).await > kills * 2_000 {
             origin.process().kill();
             origin.start_again().await.unwrap();
             kills += 1;
@@ -150,12 +150,15 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
         pull(&origin).await["failures"] != 0
     })
     .await;
-    assert_eq!(taken(&origin).await, EVENTS as u64);
+    assert_eq!(offset_sum(&origin).await, EVENTS as u64);
     kafka.start_again().await.unwrap();
     let topic = KafkaLog::open(Settings::from_url(&url).unwrap()).unwrap();
     produce(&topic, EVENTS, EVENTS + 1_000).await;
     let all = EVENTS + 1_000;
-    until("all is taken", async || taken(&origin).await == all as u64).await;
+    until("all is taken", async || {
+        offset_sum(&origin).await == all as u64
+    })
+    .await;
     until("it works again", async || {
         pull(&origin).await["failures"] == 0
     })
@@ -167,13 +170,13 @@ async fn topic_is_read_fully_despite_origin_and_broker_failures() {
         group["lag_bytes"] == 0
     })
     .await;
-    let mut kept = BTreeSet::new();
+    let mut retained = BTreeSet::new();
     for n in 0..8 {
         for id in stored(&origin, &format!("c{n}")).await {
-            assert!(kept.insert(id.clone()), "{id} is stored twice");
+            assert!(retained.insert(id.clone()), "{id} is stored twice");
         }
     }
-    assert_eq!(kept.len(), all - broken);
+    assert_eq!(retained.len(), all - broken);
     let path = "/events/dead-letters?reason=invalid&limit=1000";
     let letters = admin(&origin, Method::GET, path, &Value::Null).await;
     // A batch that was pulled twice has its invalid records twice: they have no ids.
@@ -208,7 +211,7 @@ async fn records_of_a_topic_move_products() {
     let mut origin = Origin::start(&support::binary(), options, &log)
         .await
         .unwrap();
-    until("all is taken", async || taken(&origin).await == 4).await;
+    until("all is taken", async || offset_sum(&origin).await == 4).await;
     origin.process().kill();
     origin.start_again().await.unwrap();
     for (sku, spu) in [("S1", "P2"), ("S2", "P1")] {

@@ -14,8 +14,8 @@ async fn silent_sql_shows_browsers_the_page_of_the_domain() {
     ]});
     let world = World::with_links(domains, |_| ()).await;
     let target = json!({"target": "https://example.com/", "code": "a-code"});
-    let made = world.admin("POST", "/links", &target).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.admin("POST", "/links", &target).await;
+    assert_eq!(response.status, 201, "{response:?}");
     let follow = async || {
         let request = Request::builder().uri("/l/a-code");
         let request = request.header("host", "s.example.com");

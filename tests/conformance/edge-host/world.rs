@@ -186,11 +186,11 @@ impl Instance {
             ..Traffic::default()
         };
         let started = Instant::now();
-        let got = self.serve(request).await?;
+        let actual = self.serve(request).await?;
         let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut traffic = self.net.traffic();
         Ok(Done {
-            got,
+            got: actual,
             seen: traffic.seen.take(),
             asked: std::mem::take(&mut traffic.asked),
             took_us,

@@ -83,15 +83,15 @@ pub fn answered(status: u16, mut headers: Headers, body: &[u8]) -> Outcome {
 /// origin sent and the client received.
 pub fn went_on(
     sent: &Headers,
-    mut seen: Headers,
+    mut headers: Headers,
     origin: &OriginAnswer,
-    mut got: Headers,
+    mut actual: Headers,
 ) -> Outcome {
-    let is_sent = |name: &str| sent.iter().any(|(known, _)| known == name);
-    seen.retain(|(name, _)| !OF_HOST.contains(&name.as_str()) || is_sent(name));
-    got.retain(|(name, _)| !OF_HTTP.contains(&name.as_str()));
-    let (added, removed) = difference(sent, &seen);
-    let (response, _) = difference(&origin.headers, &got);
+    let is_sent = |name: &str| sent.iter().any(|(existing, _)| existing == name);
+    headers.retain(|(name, _)| !OF_HOST.contains(&name.as_str()) || is_sent(name));
+    actual.retain(|(name, _)| !OF_HTTP.contains(&name.as_str()));
+    let (added, removed) = difference(sent, &headers);
+    let (response, _) = difference(&origin.headers, &actual);
     Outcome::WentOn {
         added,
         removed,

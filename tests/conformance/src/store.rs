@@ -241,11 +241,12 @@ fn is_given_back(mark: &Entry) -> bool {
 
 /// The differences between `before` and `after`.
 pub fn changes(before: &RedisKeys, after: &RedisKeys) -> Changes {
-    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let removed = before.keys().filter(|key| !after.contains_key(*key));
     let changed = after
         .iter()
         .filter(|(key, entry)| before.get(*key) != Some(entry));
-    gone.map(|key| (key.clone(), None))
+    removed
+        .map(|key| (key.clone(), None))
         .chain(changed.map(|(key, entry)| (key.clone(), Some(entry.clone()))))
         .collect()
 }

@@ -21,7 +21,7 @@ pub struct Report {
     /// Vectors with unexpected results.
     pub failures: Vec<Failure>,
     /// The duration.
-    pub took: Duration,
+    pub elapsed: Duration,
 }
 
 /// A vector with an unexpected result.
@@ -40,15 +40,15 @@ pub struct Failure {
 pub fn run(host: &mut dyn Host, vectors: &[Vector]) -> Result<Report> {
     let started = Instant::now();
     let mut left_out = BTreeMap::new();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for vector in vectors {
         match host.cannot(vector) {
             Some(reason) => *left_out.entry(reason).or_default() += 1,
-            None => asked.push(vector.clone()),
+            None => requests.push(vector.clone()),
         }
     }
-    let replays = host.replay(&asked)?;
-    let failures: Vec<Failure> = asked
+    let replays = host.replay(&requests)?;
+    let failures: Vec<Failure> = requests
         .iter()
         .zip(replays)
         .filter_map(|(vector, replay)| {
@@ -62,10 +62,10 @@ pub fn run(host: &mut dyn Host, vectors: &[Vector]) -> Result<Report> {
         .collect();
     Ok(Report {
         host: host.name(),
-        passed: asked.len() - failures.len(),
+        passed: requests.len() - failures.len(),
         left_out,
         failures,
-        took: started.elapsed(),
+        elapsed: started.elapsed(),
     })
 }
 
@@ -74,30 +74,30 @@ pub fn problem(vector: &Vector, replay: &Replay) -> Option<String> {
     let mut text = String::new();
     let expected = Replay::expected(vector);
     for (index, step) in vector.steps.iter().enumerate() {
-        let came = replay.outcomes.get(index).cloned().unwrap_or_default();
-        tell(&format!("step {index}"), &step.expect, &came, &mut text);
+        let received = replay.outcomes.get(index).cloned().unwrap_or_default();
+        tell(&format!("step {index}"), &step.expect, &received, &mut text);
         tell(
             &format!("step {index}, in a word"),
             &step.says,
-            &came.summary(),
+            &received.summary(),
             &mut text,
         );
     }
     let keys = expected.effect.keys().chain(replay.effect.keys());
     let keys: std::collections::BTreeSet<&String> = keys.collect();
     for key in keys {
-        let (wanted, came) = (expected.effect.get(key), replay.effect.get(key));
-        tell(&format!("Redis, {key}"), &wanted, &came, &mut text);
+        let (requested, received) = (expected.effect.get(key), replay.effect.get(key));
+        tell(&format!("Redis, {key}"), &requested, &received, &mut text);
     }
     (!text.is_empty()).then_some(text)
 }
 
-fn tell<T: PartialEq + fmt::Debug>(what: &str, expected: &T, came: &T, text: &mut String) {
-    if expected != came {
+fn tell<T: PartialEq + fmt::Debug>(subject: &str, expected: &T, received: &T, text: &mut String) {
+    if expected != received {
         // Writing to a String cannot fail.
         write!(
             text,
-            "\n    {what}\n      expected {expected:?}\n      came     {came:?}"
+            "\n    {subject}\n      expected {expected:?}\n      came     {received:?}"
         )
         .ok();
     }
@@ -117,7 +117,7 @@ pub fn table(reports: &[Report]) -> String {
             report.host,
             report.passed,
             report.failures.len(),
-            report.took.as_secs_f64()
+            report.elapsed.as_secs_f64()
         )
         .ok();
     }

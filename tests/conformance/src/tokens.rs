@@ -62,9 +62,9 @@ pub fn matrix(hosts: &mut [Box<dyn Host>], vectors: &[Vector]) -> Result<Matrix>
     };
     for host in &mut *hosts {
         let numbered = tokens.iter().enumerate();
-        let brought = numbered.map(|(number, (_, token))| with_token(&accepts, token, number));
-        let brought: Vec<Vector> = brought.collect::<Result<_>>()?;
-        for ((minter, _), replay) in tokens.iter().zip(host.replay(&brought)?) {
+        let presented = numbered.map(|(number, (_, token))| with_token(&accepts, token, number));
+        let presented: Vec<Vector> = presented.collect::<Result<_>>()?;
+        for ((minter, _), replay) in tokens.iter().zip(host.replay(&presented)?) {
             let outcome = replay?.outcomes.into_iter().next().unwrap_or_default();
             matrix
                 .tokens
@@ -113,7 +113,7 @@ fn claim_in(outcome: &Outcome) -> String {
     let find = |name: &str| {
         added
             .iter()
-            .find(|(known, _)| known == name)
+            .find(|(existing, _)| existing == name)
             .map(|(_, value)| value.as_str())
     };
     let (Some(claim), Some(signature)) = (find(CLAIM), find(CLAIM_SIGNATURE)) else {

@@ -196,7 +196,7 @@ impl Outcome {
     /// The status and one word from the answer, or that the request continued, and with which verdict.
     pub fn summary(&self) -> String {
         let find = |headers: &Headers, name: &str| {
-            let found = headers.iter().find(|(known, _)| known == name);
+            let found = headers.iter().find(|(existing, _)| existing == name);
             found.map(|(_, value)| value.clone())
         };
         match self {
@@ -206,13 +206,13 @@ impl Outcome {
                 headers,
                 body,
             } => {
-                let told = find(headers, "x-weir-verdict")
+                let message = find(headers, "x-weir-verdict")
                     .or_else(|| find(headers, "location"))
                     .or_else(|| Some(format!("grpc {}", find(headers, "grpc-status")?)))
                     .or_else(|| error_of(body))
                     .or_else(|| answers_of(body))
                     .or_else(|| state_of(body));
-                told.map_or_else(|| status.to_string(), |word| format!("{status} {word}"))
+                message.map_or_else(|| status.to_string(), |word| format!("{status} {word}"))
             }
             Self::WentOn { added, .. } => match find(added, "x-weir-verdict") {
                 Some(verdict) => format!("goes on: {verdict}"),
@@ -270,13 +270,13 @@ fn state_of(body: &str) -> Option<String> {
 /// The headers that `after` adds to `before`, and those that it removes.
 pub fn difference(before: &Headers, after: &Headers) -> (Headers, Headers) {
     let missing = |from: &Headers, of: &Headers| {
-        let mut left = from.clone();
+        let mut remaining = from.clone();
         for header in of {
-            if let Some(at) = left.iter().position(|known| known == header) {
-                left.remove(at);
+            if let Some(at) = remaining.iter().position(|existing| existing == header) {
+                remaining.remove(at);
             }
         }
-        left
+        remaining
     };
     (missing(after, before), missing(before, after))
 }

@@ -111,19 +111,19 @@ fn could_be_published(vector: &Vector) -> bool {
 fn edge_answers_like_a_gateway_or_forwards() {
     let (mut answered, mut other) = (0, Vec::new());
     // Feeds carry changes between requests, and are constant here.
-    let stands = |vector: &Vector| vector.steps.iter().all(|step| step.stored.is_empty());
-    let vectors = read_all().unwrap().into_iter().filter(stands);
+    let current = |vector: &Vector| vector.steps.iter().all(|step| step.stored.is_empty());
+    let vectors = read_all().unwrap().into_iter().filter(current);
     for vector in vectors.filter(could_be_published) {
         let Ok(Some(outcomes)) = wasi::policy::replay(&vector) else {
             continue;
         };
-        for (step, came) in vector.steps.iter().zip(outcomes) {
-            let is_sent_on = matches!(came, Outcome::WentOn { .. });
+        for (step, received) in vector.steps.iter().zip(outcomes) {
+            let is_sent_on = matches!(received, Outcome::WentOn { .. });
             answered += usize::from(!is_sent_on);
             // A gateway returns the charge of a request that it later refuses; an edge is not informed of refusals.
-            let is_coarse = came.summary().starts_with("429");
-            if !is_sent_on && !is_coarse && came != step.expect {
-                other.push((vector.name.clone(), came.summary(), step.says.clone()));
+            let is_coarse = received.summary().starts_with("429");
+            if !is_sent_on && !is_coarse && received != step.expect {
+                other.push((vector.name.clone(), received.summary(), step.says.clone()));
             }
         }
     }
@@ -170,25 +170,25 @@ fn by_hand(mut vector: Vector) -> Vector {
 
 #[test]
 fn vector_files_match_their_generators() {
-    let kept: Vec<Vector> = read_all().unwrap();
-    assert!(kept.len() >= VECTORS_MIN, "{}", kept.len());
-    let generated = kept
+    let vectors: Vec<Vector> = read_all().unwrap();
+    assert!(vectors.len() >= VECTORS_MIN, "{}", vectors.len());
+    let generated = vectors
         .iter()
         .filter(|vector| vector.name.contains("/generated/"));
     assert!(generated.count() >= GENERATED_MIN);
-    let names: BTreeSet<&str> = kept.iter().map(|vector| vector.name.as_str()).collect();
-    assert_eq!(names.len(), kept.len(), "two vectors have one name");
-    let mut made = make::all();
-    made.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut kept: Vec<Vector> = kept.into_iter().map(by_hand).collect();
-    kept.sort_by(|a, b| a.name.cmp(&b.name));
-    for (kept, made) in kept.iter().zip(&made) {
+    let names: BTreeSet<&str> = vectors.iter().map(|vector| vector.name.as_str()).collect();
+    assert_eq!(names.len(), vectors.len(), "two vectors have one name");
+    let mut created = make::all();
+    created.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut vectors: Vec<Vector> = vectors.into_iter().map(by_hand).collect();
+    vectors.sort_by(|a, b| a.name.cmp(&b.name));
+    for (vectors, created) in vectors.iter().zip(&created) {
         assert_eq!(
-            kept, made,
+            vectors, created,
             "cargo xtask conformance --write makes the files anew"
         );
     }
-    assert_eq!(kept.len(), made.len());
+    assert_eq!(vectors.len(), created.len());
 }
 
 /// All variants of an expectation that differ by one byte.

@@ -106,13 +106,13 @@ impl Platform {
         panic!("it has not heard of it; {}", self.server.log());
     }
 
-    fn seen(&self) -> Vec<Headers> {
+    fn received(&self) -> Vec<Headers> {
         std::mem::take(&mut self.world.traffic().seen)
     }
 }
 
 fn find<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
-    let named = headers.iter().filter(|(known, _)| known == name);
+    let named = headers.iter().filter(|(existing, _)| existing == name);
     named.map(|(_, value)| value.as_str()).collect()
 }
 
@@ -126,7 +126,7 @@ fn edges_claim_nothing_count_no_clicks_and_trust_no_client() {
         platform.until(1, "high", "https://1.example/", |platform| {
             is_to(platform, "https://1.example/")
         });
-        platform.seen();
+        platform.received();
         let forged = [
             ("x-user-id", "mallory"),
             (CLAIM, "v1;s;0;1;1;1;mallory"),
@@ -138,15 +138,26 @@ fn edges_claim_nothing_count_no_clicks_and_trust_no_client() {
         // Each order request and each click on a link with a click limit goes to the gateway.
         for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(10) {
             assert_eq!(platform.ask(method, path, &forged).status, 201, "{name}");
-            let seen = platform.seen();
-            assert_eq!(seen.len(), 1, "{name}");
+            let received = platform.received();
+            assert_eq!(received.len(), 1, "{name}");
             for only in [CLAIM, CLAIM_SIGNATURE, USER] {
-                assert!(find(&seen[0], only).is_empty(), "{name}: {seen:?}");
+                assert!(find(&received[0], only).is_empty(), "{name}: {received:?}");
             }
-            let (stamps, signatures) = (find(&seen[0], EDGE), find(&seen[0], EDGE_SIGNATURE));
-            assert_eq!((stamps.len(), signatures.len()), (1, 1), "{name}: {seen:?}");
-            let asked = (method, path);
-            let stamp = Stamp::verify(&keys().unwrap(), stamps[0], signatures[0], asked, now_ms());
+            let (stamps, signatures) =
+                (find(&received[0], EDGE), find(&received[0], EDGE_SIGNATURE));
+            assert_eq!(
+                (stamps.len(), signatures.len()),
+                (1, 1),
+                "{name}: {received:?}"
+            );
+            let requested = (method, path);
+            let stamp = Stamp::verify(
+                &keys().unwrap(),
+                stamps[0],
+                signatures[0],
+                requested,
+                now_ms(),
+            );
             assert_eq!(stamp.unwrap().edge, "test-1", "{name}");
         }
     });
@@ -175,9 +186,9 @@ fn edges_refuse_by_list_follow_edits_and_work_without_origin() {
         sleep(Duration::from_millis(FRESH_MS + 1_500));
         assert_eq!(buy(&platform), 201, "{name}");
         platform.world.traffic().gateway = None;
-        let got = platform.ask("POST", "/sales/s/orders", &[("x-user-id", "alice")]);
+        let actual = platform.ask("POST", "/sales/s/orders", &[("x-user-id", "alice")]);
         assert_eq!(
-            (got.status, got.header("retry-after")),
+            (actual.status, actual.header("retry-after")),
             (503, vec!["1"]),
             "{name}"
         );
@@ -226,8 +237,8 @@ fn exact_limits_are_exact() {
     platform.server.crash().unwrap();
     assert_eq!(passed(&platform, "a", 5), 0);
     assert_eq!(passed(&platform, "b", 5), 1);
-    let got = platform.ask("GET", "/exact", &[("x-limited", "a")]);
-    assert_eq!(got.header("ratelimit").len(), 1, "{got:?}");
+    let actual = platform.ask("GET", "/exact", &[("x-limited", "a")]);
+    assert_eq!(actual.header("ratelimit").len(), 1, "{actual:?}");
 }
 
 /// The conformance builds have a few lines more than the shipped ones.

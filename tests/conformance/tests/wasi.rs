@@ -70,14 +70,20 @@ fn edge_claims_nothing_counts_no_clicks_and_trusts_no_client() {
     for (method, path) in [("POST", "/sales/s/orders"), ("GET", "/max")].repeat(20) {
         let done = ask(&mut edge, method, path, forged.clone(), &feeds, created());
         assert_eq!(done["got"]["status"], 201, "{done}");
-        let seen = &done["seen"];
+        let observed = &done["seen"];
         for name in [CLAIM, CLAIM_SIGNATURE, USER] {
-            assert!(header(seen, name).is_empty(), "{seen}");
+            assert!(header(observed, name).is_empty(), "{observed}");
         }
-        let (stamps, signatures) = (header(seen, EDGE), header(seen, EDGE_SIGNATURE));
-        assert_eq!((stamps.len(), signatures.len()), (1, 1), "{seen}");
-        let asked = (method, path);
-        let stamp = Stamp::verify(&keys().unwrap(), stamps[0], signatures[0], asked, NOW_MS);
+        let (stamps, signatures) = (header(observed, EDGE), header(observed, EDGE_SIGNATURE));
+        assert_eq!((stamps.len(), signatures.len()), (1, 1), "{observed}");
+        let requested = (method, path);
+        let stamp = Stamp::verify(
+            &keys().unwrap(),
+            stamps[0],
+            signatures[0],
+            requested,
+            NOW_MS,
+        );
         assert_eq!(stamp.unwrap().edge, "test-1");
     }
     let done = ask(&mut edge, "GET", "/abc", json!([]), &feeds, created());
@@ -92,16 +98,16 @@ fn edge_claims_nothing_counts_no_clicks_and_trusts_no_client() {
 fn edge_polls_the_origin_and_survives_without_it() {
     let mut edge = Wasi::start().unwrap();
     start(&mut edge, None);
-    let nobody = json!({});
-    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
+    let body = json!({});
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &body, created());
     assert_eq!(done["asked"].as_array().unwrap().len(), 3);
     assert_eq!(
         done["got"]["status"], 201,
         "it knows nothing: a gateway answers"
     );
-    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, created());
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &body, created());
     assert_eq!(done["asked"], json!([]), "it has just asked");
-    let done = ask(&mut edge, "GET", "/abc", json!([]), &nobody, Value::Null);
+    let done = ask(&mut edge, "GET", "/abc", json!([]), &body, Value::Null);
     assert_eq!(done["got"]["status"], 503, "{done}");
     assert_eq!(header(&done["got"], "retry-after"), ["1"]);
 }

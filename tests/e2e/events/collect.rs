@@ -50,13 +50,13 @@ async fn events_reach_origin_with_gateway_metadata_only() -> Result<()> {
     ] {
         assert_eq!(received.headers.get_all(name).iter().count(), 1, "{name}");
     }
-    for gone in [
+    for removed in [
         "cookie",
         "authorization",
         "x-forwarded-for",
         "x-weir-write-key",
     ] {
-        assert!(received.headers.get(gone).is_none(), "{gone}");
+        assert!(received.headers.get(removed).is_none(), "{removed}");
     }
     assert_eq!(received.headers["x-user-id"], "alice");
     let server = post(&gateway, &event("e3"), &[("x-weir-write-key", SHOP_KEY)]).await?;
@@ -231,7 +231,7 @@ async fn unavailable_origin_acknowledges_nothing_and_recovers() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
+async fn documented_metrics_match_envoys() -> Result<()> {
     let gateway = shipped().await?;
     post(&gateway, &event("e1"), &[]).await?;
     gateway

@@ -26,7 +26,7 @@ async fn post(gateway: &EventGateway, body: &str, other: &[(&str, &str)]) -> Res
         ("content-type", "application/json"),
         ("x-weir-write-key", "wk_shop_web"),
     ];
-    let is_other = |name: &str| other.iter().any(|(known, _)| *known == name);
+    let is_other = |name: &str| other.iter().any(|(existing, _)| *existing == name);
     let usual = usual.into_iter().filter(|(name, _)| !is_other(name));
     let headers: Vec<_> = usual.chain(other.iter().copied()).collect();
     gateway.ask(Method::POST, "/events", &headers, body).await

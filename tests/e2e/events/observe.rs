@@ -34,7 +34,7 @@ async fn each_shown_page_is_one_view() -> Result<()> {
         look(&gateway, "private", &[("cookie", "weir_consent=none")]).await?,
         200
     );
-    gateway.origin.holds(40).await?;
+    gateway.origin.expect_count(40).await?;
     for (outcome, count) in [
         ("view", 40),
         ("bot", 1),
@@ -90,7 +90,7 @@ async fn views_wait_during_origin_outage_and_each_arrives_once() -> Result<()> {
     }
     gateway.count_reaching("batches_failed_total", 1).await?;
     gateway.origin.revive().await?;
-    gateway.origin.holds(40).await?;
+    gateway.origin.expect_count(40).await?;
     assert_eq!(
         gateway
             .count_reaching("views_total.outcome.accepted", 40)

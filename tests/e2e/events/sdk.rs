@@ -88,7 +88,7 @@ async fn page_sends_its_view_and_tracked_events() -> Result<()> {
     for n in 0..5 {
         visit.track("cart", json!({ "n": n })).await?;
     }
-    visit.gateway.origin.holds(6).await?;
+    visit.gateway.origin.expect_count(6).await?;
     visit.is_empty().await?;
     assert_eq!((visit.of_type("page"), visit.of_type("cart")), (1, 5));
     let events = visit.gateway.origin.events();
@@ -137,7 +137,7 @@ async fn page_sends_its_view_and_tracked_events() -> Result<()> {
         visit.gateway.url()
     );
     visit.browser.open(&url).await?;
-    visit.gateway.origin.holds(7).await?;
+    visit.gateway.origin.expect_count(7).await?;
     visit.is_empty().await?;
     assert_eq!(visit.gateway.origin.duplicates(), 0);
     let complaints = visit.browser.complaints().await?;
@@ -169,14 +169,14 @@ async fn unacknowledged_events_outlive_the_page_and_arrive_once() -> Result<()> 
     visit.track("cart", json!({ "n": 3 })).await?;
     assert_eq!(visit.browser.run(KEPT, &[]).await?, 6);
     visit.gateway.origin.revive().await?;
-    visit.gateway.origin.holds(6).await?;
+    visit.gateway.origin.expect_count(6).await?;
     visit.is_empty().await?;
     assert_eq!((visit.of_type("page"), visit.of_type("cart")), (2, 4));
     // It waits as long as Retry-After requires.
     visit.gateway.origin.refuse(&[(503, Some(3)), (429, None)]);
     let before = visit.gateway.origin.requests().len();
     visit.track("late", json!({})).await?;
-    visit.gateway.origin.holds(7).await?;
+    visit.gateway.origin.expect_count(7).await?;
     let requests = visit.gateway.origin.requests();
     let times: Vec<u64> = requests[before..]
         .iter()
@@ -261,7 +261,7 @@ async fn leaving_a_page_sends_a_beacon() -> Result<()> {
     visit.browser.run(leave, &[]).await?;
     visit.browser.wait_for_text("p", "elsewhere").await?;
     // That page has no snippet, so the event came with the beacon.
-    visit.gateway.origin.holds(2).await?;
+    visit.gateway.origin.expect_count(2).await?;
     assert_eq!(visit.of_type("leave"), 1);
     // A beacon returns no result to the page, so the page sends the event again. Its ID deduplicates it.
     visit.open("/").await?;
@@ -275,7 +275,7 @@ async fn leaving_a_page_sends_a_beacon() -> Result<()> {
 async fn visitor_can_give_partial_or_no_consent() -> Result<()> {
     let mut visit = Visit::start().await?;
     visit.open("/?consent=anonymous").await?;
-    visit.gateway.origin.holds(1).await?;
+    visit.gateway.origin.expect_count(1).await?;
     let request = visit.gateway.origin.requests().remove(0);
     assert_eq!(request.stamps()?.consent, Consent::Anonymous);
     let events = visit.gateway.origin.events();

@@ -76,8 +76,8 @@ impl Shop {
             ensure!(answer.status == 503, "{answer:?}");
             return Ok(false);
         }
-        let told = answer.json()?;
-        ensure!(told["rejected"] == 0, "{told}");
+        let document = answer.json()?;
+        ensure!(document["rejected"] == 0, "{document}");
         for event in batch {
             let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
             self.acknowledged.insert(text(&event["id"])?);
@@ -105,22 +105,22 @@ impl Shop {
         let url = format!("{}/history?limit=200", self.stack.gateway_url());
         let answer = http::send(Method::GET, &url, &[("x-user-id", customer)], "").await?;
         ensure!(answer.status == 200, "{answer:?}");
-        let shown = answer.json()?;
-        ensure!(shown["complete"] == true, "{shown}");
-        let items = shown["items"].as_array().context("no items")?;
+        let body = answer.json()?;
+        ensure!(body["complete"] == true, "{body}");
+        let items = body["items"].as_array().context("no items")?;
         let times: Vec<u64> = items
             .iter()
             .filter_map(|item| item["viewed_at_ms"].as_u64())
             .collect();
         ensure!(
             times.is_sorted_by(|a, b| a >= b),
-            "the latest first: {shown}"
+            "the latest first: {body}"
         );
         let sku = |item: &Value| item["sku"].as_str().unwrap_or_default().to_owned();
         Ok(items.iter().map(sku).zip(times).collect())
     }
 
-    async fn lists_are_as_they_should(&self, why: &str) -> Result<()> {
+    async fn lists_match_the_model(&self, why: &str) -> Result<()> {
         for (customer, model) in &self.model {
             until(&format!("{customer} sees it all {why}"), async || {
                 self.list(customer).await.is_ok_and(|list| list == *model)
@@ -162,29 +162,28 @@ async fn acknowledged_events_are_stored_once_and_shown_after_crashes() -> Result
     for _ in 0..5 {
         shop.send_at_last().await?;
     }
-    shop.lists_are_as_they_should("at once").await?;
+    shop.lists_match_the_model("at once").await?;
 
     // The origin is killed mid-stream, twice. Clients repeat batches, including those that it may have stored.
     for _ in 0..2 {
-        let taken = shop.batch()?;
-        shop.send(&taken).await?;
+        let accepted = shop.batch()?;
+        shop.send(&accepted).await?;
         shop.stack.origin.process().kill();
-        ensure!(!shop.send(&taken).await?, "nobody can have taken it");
+        ensure!(!shop.send(&accepted).await?, "nobody can have taken it");
         shop.stack.origin.start_again().await?;
         until("it is taken again", async || {
             http::get(&format!("{}/events", shop.events)).await.is_ok()
         })
         .await?;
         for _ in 0..600 {
-            if shop.send(&taken).await? {
+            if shop.send(&accepted).await? {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         shop.send_at_last().await?;
     }
-    shop.lists_are_as_they_should("after the origin died")
-        .await?;
+    shop.lists_match_the_model("after the origin died").await?;
     let mut stored = Vec::new();
     for customer in shop.model.keys() {
         stored.extend(shop.stored(customer).await?);
@@ -203,8 +202,7 @@ async fn acknowledged_events_are_stored_once_and_shown_after_crashes() -> Result
         .stack
         .admin(Method::POST, "/groups/history/seek", &seek, 200);
     seek.await?;
-    shop.lists_are_as_they_should("after Redis lost all")
-        .await?;
+    shop.lists_match_the_model("after Redis lost all").await?;
     shop.stack.check_children()?;
     Ok(())
 }
@@ -215,7 +213,7 @@ async fn deleted_views_stay_deleted_after_replay() -> Result<()> {
     for _ in 0..3 {
         shop.send_at_last().await?;
     }
-    shop.lists_are_as_they_should("at once").await?;
+    shop.lists_match_the_model("at once").await?;
     let alice = [("x-user-id", "customer-0")];
     let gateway = shop.stack.gateway_url();
     let sku = shop.model["customer-0"]
@@ -234,8 +232,7 @@ async fn deleted_views_stay_deleted_after_replay() -> Result<()> {
         .or_default()
         .remove(&sku);
     shop.model.insert("customer-1".into(), BTreeMap::new());
-    shop.lists_are_as_they_should("less what was deleted")
-        .await?;
+    shop.lists_match_the_model("less what was deleted").await?;
 
     let seek = json!({ "to": "start" }).to_string();
     let seek = shop
@@ -244,7 +241,7 @@ async fn deleted_views_stay_deleted_after_replay() -> Result<()> {
     seek.await?;
     // A later event is visible, so earlier ones were handled.
     shop.send_at_last().await?;
-    shop.lists_are_as_they_should("though all was handled again")
+    shop.lists_match_the_model("though all was handled again")
         .await?;
     // The origin accepts a user only with the gateway's signature.
     let direct = format!("{}/history", shop.stack.origin_url());

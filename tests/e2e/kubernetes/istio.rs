@@ -233,7 +233,7 @@ async fn sale_works_behind_the_istio_part_of_higress() -> Result<()> {
 
 /// The routes of an `Ingress`, from its Higress annotations.
 fn routes_of(ingress: &Value) -> Result<Vec<Value>> {
-    let said =
+    let response =
         |name: &str| ingress["metadata"]["annotations"][format!("higress.io/{name}")].as_str();
     let paths = &ingress["spec"]["rules"][0]["http"]["paths"];
     let route = |path: &Value| {
@@ -242,20 +242,20 @@ fn routes_of(ingress: &Value) -> Result<Vec<Value>> {
             _ => "regex",
         };
         let mut matches = json!({ "uri": { kind: path["path"] } });
-        if let Some(method) = said("match-method") {
+        if let Some(method) = response("match-method") {
             matches["method"] = json!({ "exact": method });
         }
         let service = &path["backend"]["service"];
         let mut route = json!({
             "match": [matches],
-            "timeout": format!("{}s", said("timeout").context("no timeout")?),
+            "timeout": format!("{}s", response("timeout").context("no timeout")?),
             "route": [{ "destination": { "host": "weir-origin.weir.svc.cluster.local", "port": service["port"] } }],
         });
-        if let Some(uri) = said("rewrite-target") {
+        if let Some(uri) = response("rewrite-target") {
             route["rewrite"] = json!({ "uri": uri });
         }
         if let Some((name, value)) =
-            said("response-header-control-update").and_then(|said| said.split_once(' '))
+            response("response-header-control-update").and_then(|response| response.split_once(' '))
         {
             route["headers"] = json!({ "response": { "set": { name: value } } });
         }

@@ -99,8 +99,8 @@ pub(super) async fn sells(stack: &mut Stack, gateway: &str) -> Result<()> {
         "through the gateway: {verdicts:?}"
     );
     sold_out_exactly(stack, "mesh").await?;
-    an_order_is_seen_and_cancelled(gateway).await?;
-    the_origin_is_away(stack, gateway).await
+    order_is_readable_and_cancellable(gateway).await?;
+    origin_outage_returns_503(stack, gateway).await
 }
 
 async fn ask(gateway: &str, method: Method, path: &str, user: &str) -> Result<http::Response> {
@@ -113,14 +113,19 @@ async fn ask(gateway: &str, method: Method, path: &str, user: &str) -> Result<ht
     .await
 }
 
-async fn an_order_is_seen_and_cancelled(gateway: &str) -> Result<()> {
+async fn order_is_readable_and_cancellable(gateway: &str) -> Result<()> {
     known_at(gateway, "later").await?;
-    let made = ask(gateway, Method::POST, "/sales/later/orders", "alice").await?;
-    ensure!(made.status == 201, "{}: {}", made.status, made.text());
-    let made: Value = made.json()?;
-    let path = format!("/orders/{}", made["order"].as_str().context("no order")?);
-    let seen = ask(gateway, Method::GET, &path, "alice").await?;
-    ensure!(seen.status == 200, "{}: {}", seen.status, seen.text());
+    let answer = ask(gateway, Method::POST, "/sales/later/orders", "alice").await?;
+    ensure!(answer.status == 201, "{}: {}", answer.status, answer.text());
+    let answer: Value = answer.json()?;
+    let path = format!("/orders/{}", answer["order"].as_str().context("no order")?);
+    let response = ask(gateway, Method::GET, &path, "alice").await?;
+    ensure!(
+        response.status == 200,
+        "{}: {}",
+        response.status,
+        response.text()
+    );
     let others = ask(gateway, Method::GET, &path, "bob").await?;
     ensure!(others.status == 404, "{}: {}", others.status, others.text());
     let ended = ask(gateway, Method::POST, &format!("{path}/cancel"), "alice").await?;
@@ -128,7 +133,7 @@ async fn an_order_is_seen_and_cancelled(gateway: &str) -> Result<()> {
     Ok(())
 }
 
-async fn the_origin_is_away(stack: &mut Stack, gateway: &str) -> Result<()> {
+async fn origin_outage_returns_503(stack: &mut Stack, gateway: &str) -> Result<()> {
     stack.origin.process().kill();
     let answer = ask(gateway, Method::POST, "/sales/later/orders", "carol").await?;
     ensure!(answer.status == 503, "{}: {}", answer.status, answer.text());

@@ -26,9 +26,10 @@ async fn link_is_created_followed_and_counted() -> Result<()> {
     );
     let metrics = format!("{}/metrics", gateways.origin.admin_url());
     until("the origin has counted all clicks", async || {
-        let told = http::get(&metrics).await;
-        let told = told.map(|told| told.text()).unwrap_or_default();
-        told.lines()
+        let response = http::get(&metrics).await;
+        let response = response.map(|response| response.text()).unwrap_or_default();
+        response
+            .lines()
             .any(|line| line == "weir_origin_clicks_total 51")
     })
     .await?;
@@ -44,14 +45,14 @@ async fn link_edit_reaches_all_gateways() -> Result<()> {
     let mut gateways = setup.start().await?;
     let code = gateways.create(TARGET, json!({})).await?;
     let everywhere = async |location: &str| {
-        let mut seen = true;
+        let mut observed = true;
         for gateway in [0, 1, 0, 1, 0, 1] {
-            seen &= gateways
+            observed &= gateways
                 .location(gateway, &code)
                 .await
                 .is_ok_and(|at| at == location);
         }
-        seen
+        observed
     };
     assert!(everywhere(TARGET).await);
     let link = format!("/links/{code}");
@@ -192,7 +193,7 @@ async fn links_follow_app_targets_rules_and_queries() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_pages_of_a_domain_are_served_once_they_are_set() -> Result<()> {
+async fn custom_domain_pages_are_served_after_their_creation() -> Result<()> {
     let mut gateways = SHIPPED.start().await?;
     let ended = json!({ "max_clicks": 1 });
     let ended = format!("/{}", gateways.create(TARGET, ended).await?);
@@ -200,6 +201,9 @@ async fn custom_pages_of_a_domain_are_served_once_they_are_set() -> Result<()> {
     let plain = gateways.ask(0, &ended, &[]).await?;
     assert_eq!(plain.status, 410);
     assert!(plain.text().contains("<h1>This link has expired</h1>"));
+    let german = [("accept-language", "de-DE,de;q=0.9,en;q=0.8")];
+    let page = gateways.ask(0, &ended, &german).await?;
+    assert!(page.text().contains("<h1>Dieser Link ist abgelaufen</h1>"));
     assert_eq!(gateways.ask(0, "/", &[]).await?.status, 404);
 
     let mut domain = gateways

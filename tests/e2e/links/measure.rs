@@ -24,7 +24,7 @@ async fn speed_of_a_link_cached_during_redis_outage_is_measured() -> Result<()> 
         ..SHIPPED
     };
     let mut gateways = setup.start().await?;
-    let [before, learnt] = [
+    let [before, reading] = [
         gateways.create(TARGET, json!({})).await?,
         gateways.create(TARGET, json!({})).await?,
     ];
@@ -32,24 +32,24 @@ async fn speed_of_a_link_cached_during_redis_outage_is_measured() -> Result<()> 
     gateways.redis.stop();
     let asked_at = Instant::now();
     until("the origin tells of it", async || {
-        gateways.location(0, &learnt).await.is_ok()
+        gateways.location(0, &reading).await.is_ok()
     })
     .await?;
     println!("first answer after {:?}", asked_at.elapsed());
     let server: SocketAddr = gateways.authority(0).parse()?;
     let mut ratios = vec![];
     for _ in 0..TURNS {
-        let rates = [&before, &learnt].map(|code| measure(server, code));
-        let [known, told] = rates;
-        let (known, told) = (known?, told?);
-        let ratio = told.rate() / known.rate();
+        let rates = [&before, &reading].map(|code| measure(server, code));
+        let [existing, reply] = rates;
+        let (existing, reply) = (existing?, reply?);
+        let ratio = reply.rate() / existing.rate();
         println!(
             "known before: {:.0}/s, p50 {:.2} ms; learnt: {:.0}/s, p50 {:.2} ms, p99 {:.2} ms; ratio {ratio:.3}",
-            known.rate(),
-            known.latencies.percentile_ms(50.0),
-            told.rate(),
-            told.latencies.percentile_ms(50.0),
-            told.latencies.percentile_ms(99.0),
+            existing.rate(),
+            existing.latencies.percentile_ms(50.0),
+            reply.rate(),
+            reply.latencies.percentile_ms(50.0),
+            reply.latencies.percentile_ms(99.0),
         );
         ratios.push(ratio);
     }

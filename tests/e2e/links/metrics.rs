@@ -9,7 +9,7 @@ use super::{SHIPPED, TARGET};
 use crate::metrics::{Gateways, documented, scraped};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
+async fn documented_metrics_match_envoys() -> Result<()> {
     let gateways = SHIPPED.start().await?;
     let code = gateways.create(TARGET, json!({})).await?;
     gateways.location(0, &code).await?;

@@ -85,10 +85,11 @@ async fn many(gateways: &LinkGateways, count: usize) -> Result<Vec<String>> {
     while codes.len() < count {
         let link = |n| json!({ "target": format!("https://target.example/{n}") });
         let body: Value = (0..500).map(link).collect();
-        let made = gateways.admin(Method::POST, "/links", body, 201).await?;
-        let made = made.as_array().cloned().unwrap_or_default();
+        let response = gateways.admin(Method::POST, "/links", body, 201).await?;
+        let response = response.as_array().cloned().unwrap_or_default();
         codes.extend(
-            made.iter()
+            response
+                .iter()
                 .filter_map(|link| link["code"].as_str().map(str::to_owned)),
         );
     }

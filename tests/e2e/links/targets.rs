@@ -52,12 +52,12 @@ async fn visitors_are_routed_by_country_share_and_query() -> Result<()> {
     }
     // By the binomial distribution, fails once in a million.
     assert!((26..=74).contains(&new), "{new}");
-    let shown = gateways
+    let displayed = gateways
         .ask(1, &path, &[("user-agent", "WhatsApp/2.23")])
         .await?;
-    assert_eq!(shown.status, 200);
+    assert_eq!(displayed.status, 200);
     assert!(
-        shown
+        displayed
             .text()
             .contains("og:title\" content=\"&lt;Spring&gt;\"")
     );

@@ -15,9 +15,9 @@ impl ConsoleFixture {
     /// Creates a key with this role.
     async fn key(&self, role: &str) -> Result<String> {
         let new = json!({ "name": format!("the {role}"), "role": role });
-        let made = self.api(Method::POST, "/access/keys", &new).await?;
-        ensure!(made.status == 201, "{}", made.text());
-        let key = made.json()?["key"].as_str().map(ToOwned::to_owned);
+        let created = self.api(Method::POST, "/access/keys", &new).await?;
+        ensure!(created.status == 201, "{}", created.text());
+        let key = created.json()?["key"].as_str().map(ToOwned::to_owned);
         key.context("no key")
     }
 
@@ -50,8 +50,8 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
     // Scripts cannot read the session cookie.
-    let seen = "return document.cookie.length + sessionStorage.length + localStorage.length";
-    assert_eq!(browser.run(seen, &[]).await?, json!(0));
+    let observed = "return document.cookie.length + sessionStorage.length + localStorage.length";
+    assert_eq!(browser.run(observed, &[]).await?, json!(0));
 
     // All errors are shown at once.
     browser.open(&desk.console("#/sales/new")).await?;
@@ -125,8 +125,8 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.wait_for_text("#trail", "the operator").await?;
     desk.looks_right("console-audit").await?;
     // Expected refusals: a wrong key, and events that this origin does not have.
-    let known = ["/access/session", "/groups"];
-    desk.nothing_to_complain(&known).await?;
+    let existing = ["/access/session", "/groups"];
+    desk.nothing_to_complain(&existing).await?;
 
     // A viewer has no controls; after signing out there is no data.
     browser.click("#sign-out").await?;
@@ -173,12 +173,15 @@ async fn tenant_operator_sees_only_own_sales() -> Result<()> {
     let tenant = json!({ "title": "Acme" });
     desk.api(Method::PUT, "/tenants/acme", &tenant).await?;
     let new = json!({ "name": "Ada", "role": "operator", "tenant": "acme" });
-    let made = desk.api(Method::POST, "/access/keys", &new).await?;
-    let key = made.json()?["key"].as_str().context("no key")?.to_owned();
+    let created = desk.api(Method::POST, "/access/keys", &new).await?;
+    let key = created.json()?["key"]
+        .as_str()
+        .context("no key")?
+        .to_owned();
     for id in ["acme--tee", "other"] {
         let sale = weir_stack::sale::sale_json(id, 5, 1)?;
-        let made = desk.api(Method::POST, "/sales", &sale).await?;
-        ensure!(made.status == 201, "{}", made.text());
+        let created = desk.api(Method::POST, "/sales", &sale).await?;
+        ensure!(created.status == 201, "{}", created.text());
     }
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
@@ -234,16 +237,16 @@ async fn operator_sees_refusing_rules_and_refused_keys() -> Result<()> {
     let headers = [("x-user-id", "eve")];
     assert_eq!(limiters.ask("/", &headers).await?.status, 403);
 
-    let seen = "const cells = [...document.querySelectorAll(arguments[0])];
+    let observed = "const cells = [...document.querySelectorAll(arguments[0])];
         return cells.map((cell) => cell.textContent).join(' ') === arguments[1]";
     let by_rule = "hourly 7 0 0 never 0 0 1 trial 0 1 0";
     let rows = |table: &str| json!(format!("{table} tbody :is(th, td)"));
     let arguments = [rows("#refusals"), json!(by_rule)];
-    browser.until(seen, &arguments).await?;
+    browser.until(observed, &arguments).await?;
     // A key from a header is shown as a dash.
     let by_key = format!("alice hourly 5 0 {HOSTILE} hourly 2 0 \u{2013} trial 0 1");
     let arguments = [rows("#refused-keys"), json!(by_key)];
-    browser.until(seen, &arguments).await?;
+    browser.until(observed, &arguments).await?;
     assert_eq!(desk.count("main img").await?, json!(0));
     desk.looks_right("console-limits").await?;
     desk.nothing_to_complain(&[]).await?;

@@ -30,12 +30,12 @@ impl Shop {
 
     async fn enter(&self, role: &str) -> Result<()> {
         let new = json!({ "name": format!("Olga, {role}"), "role": role }).to_string();
-        let made = self
+        let response = self
             .stack
             .admin(Method::POST, "/access/keys", &new, 201)
             .await?;
         self.see("#/sales").await?;
-        let key = made["key"].as_str().context("no key")?;
+        let key = response["key"].as_str().context("no key")?;
         self.browser.type_into("[name=key]", key).await?;
         self.browser.click("button[type=submit]").await?;
         self.browser.wait_for_text("h1", "Sales").await
@@ -106,9 +106,9 @@ async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
     browser.type_into("[name=reference]", "bank 7").await?;
     browser.click(".give-back button").await?;
     browser.wait_for_text("#payments", "refunded").await?;
-    let seen = shop.get(&format!("/orders/{paid}")).await?;
-    assert_eq!(seen["status"], "cancelled", "{seen}");
-    assert_eq!(seen["payments"][0]["reference"], "bank 7", "{seen}");
+    let message = shop.get(&format!("/orders/{paid}")).await?;
+    assert_eq!(message["status"], "cancelled", "{message}");
+    assert_eq!(message["payments"][0]["reference"], "bank 7", "{message}");
 
     // One order by its ID; impossible actions are explained.
     let bobs = shop.get("/orders?sale=s&user=bob").await?;
@@ -253,10 +253,10 @@ async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser
         .wait_for_text("#stock-said", "-14 of -100 units")
         .await?;
-    let books = browser
+    let balance = browser
         .run("return document.querySelector('#books').textContent", &[])
         .await?;
-    assert_eq!(books, json!(""), "they are of before");
+    assert_eq!(balance, json!(""), "they are of before");
     audited(stack, "s", 0, 1).await?;
     let stock = shop.get("/sales/s/stock").await?;
     assert_eq!(
@@ -330,13 +330,13 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
         .await?;
     browser.wait_for_text("main", "€49.90").await?;
     browser.wait_for_text("main", HOSTILE).await?;
-    let made = shop.get("/sales/guarded").await?;
+    let created = shop.get("/sales/guarded").await?;
     assert_eq!(
-        made["challenge"],
+        created["challenge"],
         json!({ "proof_of_work": { "bits": 18 } })
     );
     assert_eq!(
-        made["price"],
+        created["price"],
         json!({ "unit_amount": 4990, "currency": "EUR" })
     );
 
@@ -385,11 +385,11 @@ async fn operator_sees_gateway_responses() -> Result<()> {
     ensure!(refused.status == 409, "{}", refused.text());
     browser.wait_for_text("#verdicts", "cap_reached").await?;
     // Opening the sale sent requests without a user until the gateway had loaded it.
-    let seen = "const rows = [...document.querySelectorAll('#verdicts tbody tr')];
+    let observed = "const rows = [...document.querySelectorAll('#verdicts tbody tr')];
         const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent).join(' '));
         return texts.filter((text) => !text.startsWith('invalid_user')).join(' ') === arguments[0]";
     let expected = "granted 2 0 cap_reached 1 0";
-    browser.until(seen, &[json!(expected)]).await?;
+    browser.until(observed, &[json!(expected)]).await?;
     looks_right(browser, "console-verdicts").await?;
     nothing_to_complain(browser, &[]).await
 }

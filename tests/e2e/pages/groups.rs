@@ -13,11 +13,11 @@ impl ConsoleFixture {
         Self::open(|options, path| {
             options.events_log = Some(path.join("events"));
             let pulls = path.join("pulls.json");
-            let nobody = format!(
+            let unreachable = format!(
                 "http://127.0.0.1:{}/events?after={{cursor}}",
                 ports::free()?
             );
-            let pull = json!({"pulls": [{"name": "erp", "url": nobody, "every": "1s"}]});
+            let pull = json!({"pulls": [{"name": "erp", "url": unreachable, "every": "1s"}]});
             std::fs::write(&pulls, pull.to_string())?;
             options.flags = vec!["--events-pulls".to_owned(), pulls.display().to_string()];
             Ok(())
@@ -25,7 +25,7 @@ impl ConsoleFixture {
         .await
     }
 
-    async fn told(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+    async fn admin_json(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
         let answer = self.api(method, path, body).await?;
         ensure!(answer.status < 300, "{}", answer.text());
         answer.json()
@@ -37,13 +37,14 @@ async fn operator_sees_and_moves_groups_and_repairs_refused_events() -> Result<(
     let desk = ConsoleFixture::with_events().await?;
     let browser = &desk.browser;
     let sku = json!({"schema": {"type": "object", "required": ["sku"]}});
-    desk.told(Method::PUT, "/events/types/view", &sku).await?;
+    desk.admin_json(Method::PUT, "/events/types/view", &sku)
+        .await?;
     let view =
         |id: &str| json!({"id": id, "type": "view", "customer": "alice", "attributes": {"sku": 1}});
     let broken =
         json!({"id": "broken", "type": "view", "customer": "bob", "attributes": {"text": HOSTILE}});
     let sent = json!([view("a"), view("b"), view("c"), broken]);
-    desk.told(Method::POST, "/events", &sent).await?;
+    desk.admin_json(Method::POST, "/events", &sent).await?;
 
     browser
         .open(&format!("{}/events/page", desk.origin.admin_url()))
@@ -85,10 +86,10 @@ async fn operator_sees_and_moves_groups_and_repairs_refused_events() -> Result<(
     browser.wait_for_text("#letters", "schema").await?;
     browser.click(".letter summary").await?;
     desk.looks_right("letters").await?;
-    let mended =
+    let body =
         json!({"id": "mended", "type": "view", "customer": "alice", "attributes": {"sku": 2}});
     browser
-        .type_into(".letter textarea", &mended.to_string())
+        .type_into(".letter textarea", &body.to_string())
         .await?;
     browser.click(".letter .mend").await?;
     browser.wait_for_text(".letter", "Saved.").await?;
@@ -97,7 +98,7 @@ async fn operator_sees_and_moves_groups_and_repairs_refused_events() -> Result<(
     let deadline = tokio::time::Instant::now() + weir_tests::PATIENCE;
     loop {
         let stored = desk
-            .told(Method::GET, "/customers/alice/events", &Value::Null)
+            .admin_json(Method::GET, "/customers/alice/events", &Value::Null)
             .await?;
         let mut events = stored["events"].as_array().into_iter().flatten();
         if events.any(|event| event["id"] == "mended") {

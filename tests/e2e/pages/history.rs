@@ -64,11 +64,11 @@ async fn user_sees_deletes_and_clears_viewed_products() -> Result<()> {
     let put = desk.api(Method::PUT, "/products", &products).await?;
     ensure!(put.status == 204, "{}", put.text());
     let now = now_ms()?;
-    let seen = |number: u64| ViewedProduct {
+    let observed = |number: u64| ViewedProduct {
         sku: Sku::from(number),
         at_ms: now - number * 1_000,
     };
-    view(&desk.redis, &(1..=30).map(seen).collect::<Vec<_>>()).await?;
+    view(&desk.redis, &(1..=30).map(observed).collect::<Vec<_>>()).await?;
 
     // Without a signed-in user.
     browser.open(&format!("{site}/history/page")).await?;
@@ -85,9 +85,9 @@ async fn user_sees_deletes_and_clears_viewed_products() -> Result<()> {
     };
     sign_in(browser).await?;
     browser.open(&format!("{site}/history/page")).await?;
-    let count = async |browser: &Browser, wanted: u64| {
+    let count = async |browser: &Browser, expected: u64| {
         let script = "return document.querySelectorAll('#items li').length === arguments[0]";
-        browser.until(script, &[json!(wanted)]).await
+        browser.until(script, &[json!(expected)]).await
     };
     count(browser, 24).await?;
     browser.wait_for_text("#items", "A green hat").await?;
@@ -100,8 +100,8 @@ async fn user_sees_deletes_and_clears_viewed_products() -> Result<()> {
     sign_in(browser).await?;
     browser.click("li[data-sku='2'] .delete").await?;
     count(browser, 29).await?;
-    let gone = "return document.querySelector(\"li[data-sku='2']\") === null";
-    browser.until(gone, &[]).await?;
+    let removed = "return document.querySelector(\"li[data-sku='2']\") === null";
+    browser.until(removed, &[]).await?;
 
     sign_in(browser).await?;
     browser.click("#clear").await?;

@@ -36,8 +36,8 @@ impl ConsoleFixture {
     }
 
     async fn make(&self, link: &Value) -> Result<()> {
-        let made = self.api(Method::POST, "/links", link).await?;
-        ensure!(made.status == 201, "{}", made.text());
+        let created = self.api(Method::POST, "/links", link).await?;
+        ensure!(created.status == 201, "{}", created.text());
         Ok(())
     }
 
@@ -248,21 +248,21 @@ async fn page_shows_nothing_without_a_token() -> Result<()> {
     browser.click("#sign-out").await?;
     browser.text("[name=token]").await?;
     assert!(!browser.page_text().await?.contains("a.example"));
-    let kept = browser
+    let retained = browser
         .run("return sessionStorage.length + localStorage.length", &[])
         .await?;
-    assert_eq!(kept, json!(0));
+    assert_eq!(retained, json!(0));
     // The origin's error message for a refused target is shown.
     desk.sign_in().await?;
     browser
         .type_into("#make [name=target]", "https://user:pass@evil.example/")
         .await?;
     browser.click("#make button[type=submit]").await?;
-    let said = browser
+    let response = browser
         .text("#make [role=alert]")
         .await
         .context("no complaint")?;
-    assert!(said.contains("target"), "{said}");
+    assert!(response.contains("target"), "{response}");
     assert!(desk.dir.path().exists());
     Ok(())
 }
@@ -280,7 +280,7 @@ async fn set(browser: &Browser, selector: &str, value: &str) -> Result<()> {
 }
 
 /// The value of a control.
-async fn held(browser: &Browser, selector: &str) -> Result<Value> {
+async fn control_value(browser: &Browser, selector: &str) -> Result<Value> {
     let script = "const control = document.querySelector(arguments[0]); \
                   return control.type === 'checkbox' ? control.checked : control.value";
     browser.run(script, &[json!(selector)]).await
@@ -326,7 +326,7 @@ async fn all_link_fields_are_shown_and_edited() -> Result<()> {
         ("[name=rule-platform][value=ios]", json!(false)),
     ] {
         let control = format!("#edit {control}");
-        assert_eq!(held(browser, &control).await?, value, "{control}");
+        assert_eq!(control_value(browser, &control).await?, value, "{control}");
     }
     desk.looks_right("whole").await?;
 
@@ -435,7 +435,7 @@ async fn domains_are_created_edited_and_deleted() -> Result<()> {
         let path = format!("/link-domains/{id}");
         desk.api(Method::GET, &path, &Value::Null).await
     };
-    let known = domain("s").await?.json()?;
+    let body = domain("s").await?.json()?;
     for (name, value) in [
         ("gone_page", json!(page)),
         ("home", json!("https://home.example/")),
@@ -444,13 +444,13 @@ async fn domains_are_created_edited_and_deleted() -> Result<()> {
         ("status", json!(308)),
         ("length", json!(7)),
     ] {
-        assert_eq!(known[name], value, "{name}");
+        assert_eq!(body[name], value, "{name}");
     }
     // Cleared values are removed; text is not interpreted as markup.
     browser.click("#domains a[href='#/domains/s']").await?;
     browser.text("#domain").await?;
     assert_eq!(
-        held(browser, "#domain [name=gone_page]").await?,
+        control_value(browser, "#domain [name=gone_page]").await?,
         json!(page)
     );
     set(browser, "#domain [name=gone_page]", "").await?;
@@ -506,8 +506,8 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     browser.click("#make button[type=submit]").await?;
     let target = "https://shop.example/?a=1&utm_source=news%20letter&utm_campaign=%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E#top";
     browser.wait_for_text("#target", target).await?;
-    let shown = "return document.querySelector('[name=utm-campaign]').value";
-    assert_eq!(browser.run(shown, &[]).await?, json!(HOSTILE));
+    let displayed = "return document.querySelector('[name=utm-campaign]').value";
+    assert_eq!(browser.run(displayed, &[]).await?, json!(HOSTILE));
 
     // In any time zone; an invalid one is reported.
     desk.click("s/spring", 60).await?;
@@ -595,11 +595,11 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
         browser.wait_for_text("#report", "Done.").await?;
     }
     desk.looks_right("links-imported").await?;
-    let made = desk
+    let body = desk
         .api(Method::GET, "/links/code-1199", &Value::Null)
         .await?
         .json()?;
-    assert_eq!(made["tags"], json!(["a", "moved"]));
+    assert_eq!(body["tags"], json!(["a", "moved"]));
     // An unsupported file.
     browser.click("[name=format] option[value=bitly]").await?;
     browser.click("#import button[type=submit]").await?;

@@ -138,10 +138,10 @@ async fn is_accessible(browser: &Browser, axe: &tools::Axe, name: &str) -> Resul
         is_dark: true,
         ..PHONE
     };
-    for (screen, what) in [(SCREEN, "light"), (dark_phone, "on a dark phone")] {
+    for (screen, subject) in [(SCREEN, "light"), (dark_phone, "on a dark phone")] {
         show(browser, screen).await?;
         let faults = browser.faults(&script).await?;
-        ensure!(faults.is_empty(), "{name}, {what}: {faults:#?}");
+        ensure!(faults.is_empty(), "{name}, {subject}: {faults:#?}");
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ async fn show(browser: &Browser, screen: Screen) -> Result<()> {
 /// Checks that the browser logged no errors, such as a script blocked by the page's policy. `but`: expected errors.
 async fn nothing_to_complain(browser: &Browser, but: &[&str]) -> Result<()> {
     let mut complaints = browser.complaints().await?;
-    complaints.retain(|line| !but.iter().any(|known| line.contains(known)));
+    complaints.retain(|line| !but.iter().any(|existing| line.contains(existing)));
     ensure!(complaints.is_empty(), "{complaints:#?}");
     Ok(())
 }

@@ -19,10 +19,10 @@ const BURST: usize = 5;
 
 /// Two workers, and one rule per `on_store_error` mode, selected by path.
 async fn limiters() -> Result<Limiters> {
-    let rule = |way: &str| {
+    let rule = |route: &str| {
         format!(
-            r#"{{ "name": "{way}", "match": {{ "path": {{ "exact": "/{way}" }} }}, "key": ["user"],
-              "store": "redis", "on_store_error": "{way}",
+            r#"{{ "name": "{route}", "match": {{ "path": {{ "exact": "/{route}" }} }}, "key": ["user"],
+              "store": "redis", "on_store_error": "{route}",
               "limit": {{ "rate": 1, "per": "1h", "burst": {BURST} }} }}"#
         )
     };
@@ -38,11 +38,11 @@ async fn limiters() -> Result<Limiters> {
     setup.start().await
 }
 
-async fn ask(limiters: &Limiters, way: &str, user: &str) -> Result<Response> {
+async fn ask(limiters: &Limiters, route: &str, user: &str) -> Result<Response> {
     let started = Instant::now();
     let mut connection = Connection::open(&limiters.authority(0)).await?;
     let headers = [("x-user-id", user)];
-    let path = format!("/{way}");
+    let path = format!("/{route}");
     let answer = connection.send(Method::GET, &path, &headers, "");
     let answer = tokio::time::timeout(LONG, answer)
         .await

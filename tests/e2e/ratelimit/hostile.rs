@@ -69,17 +69,17 @@ async fn every_hostile_request_is_answered() -> Result<()> {
                 assert_eq!(ask(&limiters, &path, &headers).await?, 429, "{name}");
             }
         }
-        for (what, name, value) in [
+        for (subject, name, value) in [
             ("chain", "x-forwarded-for", chain.as_bytes()),
             ("commas", "x-forwarded-for", &[b','; 60_000]),
             ("cookie", "cookie", &long_cookie),
             ("cookies", "cookie", &b"c; ".repeat(20_000)),
         ] {
-            let path = format!("/{store}/{what}");
+            let path = format!("/{store}/{subject}");
             assert_eq!(
                 ask(&limiters, &path, &[(name, value)]).await?,
                 200,
-                "{what}"
+                "{subject}"
             );
         }
         // As many headers as Envoy accepts.

@@ -49,8 +49,8 @@ async fn exact_burst_passes_and_the_rest_gets_a_retry_time() -> Result<()> {
             answer.header("ratelimit-policy"),
             Some(r#""all";q=20;w=72000"#)
         );
-        let told = answer.header("ratelimit").context("no RateLimit")?;
-        assert!(told.starts_with(r#""all";r=0;t="#), "{told}");
+        let reply = answer.header("ratelimit").context("no RateLimit")?;
+        assert!(reply.starts_with(r#""all";r=0;t="#), "{reply}");
         let wait = told_to_wait(answer)?.as_secs();
         assert!((1..=3_600).contains(&wait), "{wait}");
         assert_eq!(answer.json()?["error"], "rate_limited");
@@ -102,7 +102,7 @@ async fn request_after_the_retry_time_passes() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_does_not_choose_its_address() -> Result<()> {
+async fn client_cannot_choose_its_address() -> Result<()> {
     let rule = r#"{ "name": "address", "key": ["address"], "limit": { "rate": 1, "per": "1h", "burst": 5 } }"#;
     let limiters = two_workers(&[rule]).await?;
     let mut passed = 0;

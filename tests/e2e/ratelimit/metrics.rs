@@ -8,7 +8,7 @@ use super::{PATIENT, config};
 use crate::metrics::{Gateways, documented, scraped};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_table_of_metrics_is_what_envoy_tells() -> Result<()> {
+async fn documented_metrics_match_envoys() -> Result<()> {
     let rule = r#"{ "name": "all", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
     let setup = Setup {
         gateways: 1,

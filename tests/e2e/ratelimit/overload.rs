@@ -57,9 +57,9 @@ async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
         connections.push(Connection::open(&authority).await?);
     }
     let started = Instant::now();
-    let mut asked = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for mut connection in connections {
-        asked.spawn(async move {
+        tasks.spawn(async move {
             // Delayed requests catch up, as in a crowd.
             let mut ticks = interval(every);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -77,7 +77,7 @@ async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
         });
     }
     let (mut passed, mut limited, mut used_up_after) = (0, 0, Duration::ZERO);
-    while let Some(line) = asked.join_next().await {
+    while let Some(line) = tasks.join_next().await {
         let line = line??;
         (passed, limited) = (passed + line.0, limited + line.1);
         used_up_after = used_up_after.max(line.2);
@@ -90,8 +90,8 @@ async fn overload(limiters: &Limiters) -> Result<CrowdFigures> {
         passed + limited
     );
     for envoy in &limiters.envoys {
-        let asked = envoy.stat("http.gateway.downstream_rq_total").await?;
-        ensure!(asked > passed / 4, "both gateways work: {asked}");
+        let tasks = envoy.stat("http.gateway.downstream_rq_total").await?;
+        ensure!(tasks > passed / 4, "both gateways work: {tasks}");
     }
     Ok(CrowdFigures {
         passed,
@@ -155,10 +155,10 @@ async fn leases_admit_at_most_the_limit_plus_one_slice_per_worker() -> Result<()
 async fn script_calls_for(requests: u64, lease: &str) -> Result<u64> {
     let limit = r#"{ "rate": 1000000, "per": "1s" }"#;
     let mut limiters = limiters(limit, lease).await?;
-    let mut asked = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for line in 0..GATEWAYS * CONNECTIONS {
         let authority = limiters.authority(line % GATEWAYS);
-        asked.spawn(async move {
+        tasks.spawn(async move {
             let mut connection = Connection::open(&authority).await?;
             for _ in 0..requests / (GATEWAYS * CONNECTIONS) as u64 {
                 let answer = connection.send(Method::GET, "/", &[], "").await?;
@@ -167,7 +167,7 @@ async fn script_calls_for(requests: u64, lease: &str) -> Result<u64> {
             Ok(())
         });
     }
-    while let Some(line) = asked.join_next().await {
+    while let Some(line) = tasks.join_next().await {
         line??;
     }
     assert_eq!(
@@ -204,10 +204,10 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
         config: &config(&[rule.into()], PATIENT),
     };
     let mut limiters = setup.start().await?;
-    let mut asked = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for line in 0..LINES {
         let (authority, user) = (limiters.authority(0), format!("user-{line}"));
-        asked.spawn(async move {
+        tasks.spawn(async move {
             let mut connection = Connection::open(&authority).await?;
             for _ in 0..REQUESTS / LINES {
                 let headers = [("x-user-id", user.as_str())];
@@ -217,7 +217,7 @@ async fn requests_that_reach_redis_together_share_commands() -> Result<()> {
             Ok(())
         });
     }
-    while let Some(line) = asked.join_next().await {
+    while let Some(line) = tasks.join_next().await {
         line?.context("a connection")?;
     }
     let requests = (REQUESTS / LINES * LINES) as u64;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use weir_tests::{RedisPath, Setup};
 
-async fn check(config: &str, redis: RedisPath, told: &str) -> Result<()> {
+async fn check(config: &str, redis: RedisPath, reply: &str) -> Result<()> {
     let setup = Setup {
         gateways: 1,
         workers: 1,
@@ -14,8 +14,8 @@ async fn check(config: &str, redis: RedisPath, told: &str) -> Result<()> {
         Ok(_) => anyhow::bail!("Envoy took {config}"),
         Err(error) => format!("{error:#}"),
     };
-    let told = format!("ratelimit: configuration refused: {told}");
-    assert!(error.contains(&told), "{told} is not in {error}");
+    let reply = format!("ratelimit: configuration refused: {reply}");
+    assert!(error.contains(&reply), "{reply} is not in {error}");
     Ok(())
 }
 
@@ -24,7 +24,7 @@ async fn unknown_or_contradictory_setting_is_refused_with_its_path() -> Result<(
     let limit = r#""limit": { "rate": 5, "per": "1s" }"#;
     let rules = |rules: &[&str]| format!(r#"{{ "rules": [{}] }}"#, rules.join(", "));
     let rule = |fields: &str| rules(&[&format!(r#"{{ "name": "a", {limit}{fields} }}"#)]);
-    for (config, told) in [
+    for (config, reply) in [
         (r#"{ "colour": 1 }"#.into(), "colour: unknown field"),
         (rule(r#", "colour": 1"#), "rules[0].colour: unknown field"),
         (
@@ -58,7 +58,7 @@ async fn unknown_or_contradictory_setting_is_refused_with_its_path() -> Result<(
         ),
         (r#"{ "reload": true }"#.into(), "reload: "),
     ] {
-        check(&config, RedisPath::None, told).await?;
+        check(&config, RedisPath::None, reply).await?;
     }
     Ok(())
 }
@@ -72,6 +72,6 @@ async fn on_a_cluster_two_rules_in_redis_are_refused() -> Result<()> {
     };
     let rules = [rule("a"), rule("b")].join(", ");
     let config = format!(r#"{{ "redis": {{ "topology": "cluster" }}, "rules": [{rules}] }}"#);
-    let told = "rules[1].store: with topology cluster only one rule can have store redis";
-    check(&config, RedisPath::Straight, told).await
+    let reply = "rules[1].store: with topology cluster only one rule can have store redis";
+    check(&config, RedisPath::Straight, reply).await
 }

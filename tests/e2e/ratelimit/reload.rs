@@ -86,8 +86,8 @@ async fn all_say(limiters: &Limiters, burst: usize) -> bool {
 }
 
 async fn until_all_say(limiters: &Limiters, burst: usize) -> Result<()> {
-    let what = format!("all workers of all gateways allow {burst}");
-    until(&what, async || all_say(limiters, burst).await).await
+    let message = format!("all workers of all gateways allow {burst}");
+    until(&message, async || all_say(limiters, burst).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

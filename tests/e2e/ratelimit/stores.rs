@@ -65,11 +65,11 @@ async fn all_checks(store: &str, redis: RedisPath) -> Result<()> {
         config: &config(&rules(store), &more),
     };
     let mut limiters = setup.start().await?;
-    windows_let_no_more_pass_than_they_say(&limiters).await?;
+    windows_admit_at_most_their_limit(&limiters).await?;
     costs_are_charged(&limiters).await?;
-    in_flight_counts_until_it_ends(&limiters).await?;
+    in_flight_request_counts_until_it_ends(&limiters).await?;
     all_or_nothing(&limiters).await?;
-    shadow_only_looks(&limiters).await?;
+    shadow_rule_refuses_no_request(&limiters).await?;
     let failed = limiters.envoys[0].stats().await?;
     let failed = failed
         .iter()
@@ -92,7 +92,7 @@ async fn rules_enforce_their_limits_in_redis() -> Result<()> {
     all_checks("redis", RedisPath::Straight).await
 }
 
-async fn windows_let_no_more_pass_than_they_say(limiters: &Limiters) -> Result<()> {
+async fn windows_admit_at_most_their_limit(limiters: &Limiters) -> Result<()> {
     for (name, window_s) in [
         ("gcra", 18_000),
         ("sliding_window", 3_600),
@@ -108,9 +108,9 @@ async fn windows_let_no_more_pass_than_they_say(limiters: &Limiters) -> Result<(
                 assert_eq!(answer.header("x-ratelimit-limit"), Some("5"), "{name}");
             }
             // Each passed request reports the remaining quota, and all numbers differ.
-            let mut left: Vec<_> = burst.passed.iter().map(remaining).collect::<Result<_>>()?;
-            left.sort_unstable();
-            assert_eq!(left, [0, 1, 2, 3, 4], "{name} {user}");
+            let mut rest: Vec<_> = burst.passed.iter().map(remaining).collect::<Result<_>>()?;
+            rest.sort_unstable();
+            assert_eq!(rest, [0, 1, 2, 3, 4], "{name} {user}");
         }
         let counted = limiters
             .count_reaching(&format!("allowed_total.rule.{name}"), 10)
@@ -124,8 +124,8 @@ async fn windows_let_no_more_pass_than_they_say(limiters: &Limiters) -> Result<(
 }
 
 fn remaining(answer: &Response) -> Result<u32> {
-    let left = answer.header("x-ratelimit-remaining");
-    Ok(left.context("nothing says what is left")?.parse()?)
+    let rest = answer.header("x-ratelimit-remaining");
+    Ok(rest.context("nothing says what is left")?.parse()?)
 }
 
 async fn costs_are_charged(limiters: &Limiters) -> Result<()> {
@@ -144,7 +144,7 @@ fn hold(limiters: &Limiters) -> JoinHandle<Result<Response>> {
     })
 }
 
-async fn in_flight_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
+async fn in_flight_request_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
     let allowed = "allowed_total.rule.concurrency";
     let held: Vec<_> = (0..3).map(|_| hold(limiters)).collect();
     until("three are under way", async || {
@@ -163,7 +163,7 @@ async fn in_flight_counts_until_it_ends(limiters: &Limiters) -> Result<()> {
     until("nothing is under way", async || {
         let ask = limiters.ask("/concurrency", &[("x-user-id", "alice")]);
         ask.await
-            .is_ok_and(|answer| remaining(&answer).is_ok_and(|left| left == 2))
+            .is_ok_and(|answer| remaining(&answer).is_ok_and(|rest| rest == 2))
     })
     .await?;
     // Nor are requests with a complete response, in any number.
@@ -199,7 +199,7 @@ async fn all_or_nothing(limiters: &Limiters) -> Result<()> {
     Ok(())
 }
 
-async fn shadow_only_looks(limiters: &Limiters) -> Result<()> {
+async fn shadow_rule_refuses_no_request(limiters: &Limiters) -> Result<()> {
     let burst = limiters.burst("/shadow", "alice", 6).await?;
     assert_eq!(burst.passed.len(), 6);
     for answer in &burst.passed {
@@ -217,7 +217,7 @@ async fn shadow_only_looks(limiters: &Limiters) -> Result<()> {
             .await?,
         2
     );
-    for (user, secret, told) in [
+    for (user, secret, reply) in [
         ("alice", DEBUG_SECRET, Some("shadow")),
         ("bob", DEBUG_SECRET, Some("none")),
         ("alice", "not for operators", None),
@@ -226,7 +226,7 @@ async fn shadow_only_looks(limiters: &Limiters) -> Result<()> {
         let answer = limiters.ask("/shadow", &headers).await?;
         assert_eq!(
             (answer.status, answer.header("x-weir-ratelimit-shadow")),
-            (200, told)
+            (200, reply)
         );
     }
     Ok(())

@@ -33,17 +33,17 @@ async fn early_visitors_are_drawn_and_later_ones_queue_behind() -> Result<()> {
         entered.is_empty() && now_ms() < opens_at_ms,
         "the machine is too slow for this test"
     );
-    let told = rooms.status(1, &people[7]).await?;
+    let status = rooms.status(1, &people[7]).await?;
     ensure!(
-        told["state"] == "lobby" && told["opens_at_ms"] == opens_at_ms,
-        "{told}"
+        status["state"] == "lobby" && status["opens_at_ms"] == opens_at_ms,
+        "{status}"
     );
     tokio::time::sleep(Duration::from_millis(opens_at_ms - now_ms())).await;
     until("the room has opened", async || {
-        let told = rooms.status(0, &people[0]).await;
+        let status = rooms.status(0, &people[0]).await;
         let other = rooms.status(1, &people[0]).await;
-        told.is_ok_and(|told| told["state"] != "lobby")
-            && other.is_ok_and(|told| told["state"] != "lobby")
+        status.is_ok_and(|status| status["state"] != "lobby")
+            && other.is_ok_and(|status| status["state"] != "lobby")
     })
     .await?;
     let late = Person::default();

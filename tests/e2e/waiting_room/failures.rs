@@ -38,8 +38,8 @@ async fn positions_survive_gateway_crash_and_loss_of_redis_data() -> Result<()> 
     // A new visitor gets a position once the room is in use again, behind all others.
     let late = Person::default();
     until("a newcomer has a place", async || {
-        let asked = rooms.visit(1, &late).await;
-        asked.is_ok() && rooms.position(1, &late).await.is_ok()
+        let requested = rooms.visit(1, &late).await;
+        requested.is_ok() && rooms.position(1, &late).await.is_ok()
     })
     .await?;
     ensure!(

@@ -65,8 +65,8 @@ async fn state_of_newcomer(rooms: &Rooms) -> Result<String> {
     if answer.status == 200 {
         return Ok("passed".to_owned());
     }
-    let told = answer.json()?;
-    Ok(told["state"].as_str().unwrap_or_default().to_owned())
+    let body = answer.json()?;
+    Ok(body["state"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Waits until all workers show this state to new visitors.
@@ -75,7 +75,7 @@ async fn newcomers_are(rooms: &Rooms, state: &str) -> Result<()> {
         for _ in 0..6 {
             if !state_of_newcomer(rooms)
                 .await
-                .is_ok_and(|told| told == state)
+                .is_ok_and(|reply| reply == state)
             {
                 return false;
             }
@@ -108,8 +108,8 @@ async fn visitors_see_operator_settings_after_redis_loss() -> Result<()> {
     newcomers_are(&rooms, "waiting").await?;
     let waiting = Person::default();
     ensure!(!rooms.visit(0, &waiting).await?);
-    let told = operator.room().await?;
-    ensure!(told["queue"]["waiting"].as_u64() >= Some(1), "{told}");
+    let reply = operator.room().await?;
+    ensure!(reply["queue"]["waiting"].as_u64() >= Some(1), "{reply}");
     operator
         .set(json!({ "mode": "open", "per_minute": 60_000 }))
         .await?;
@@ -130,7 +130,7 @@ async fn visitors_see_operator_settings_after_redis_loss() -> Result<()> {
     rooms.envoys[0].start_again().await?;
     newcomers_are(&rooms, "closed").await?;
     ensure!(rooms.visit(0, &inside).await?, "its session is its own");
-    let told = operator.room().await?;
-    ensure!(told["setting"]["mode"] == "closed", "{told}");
+    let reply = operator.room().await?;
+    ensure!(reply["setting"]["mode"] == "closed", "{reply}");
     Ok(())
 }

@@ -141,7 +141,7 @@ async fn forged_or_changed_pass_is_rejected() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn programs_get_json_and_a_user_has_one_place() -> Result<()> {
+async fn programs_get_json_and_a_user_has_one_position() -> Result<()> {
     let setup = RoomSetup {
         gateways: 2,
         workers: 1,
@@ -158,17 +158,17 @@ async fn programs_get_json_and_a_user_has_one_place() -> Result<()> {
         first.header("content-type") == Some("application/problem+json"),
         "{first:?}"
     );
-    let told = first.json()?;
+    let body = first.json()?;
     ensure!(
-        told["state"] == "waiting" && told["position"] == 1,
-        "{told}"
+        body["state"] == "waiting" && body["position"] == 1,
+        "{body}"
     );
     let bob = rooms.get(1, "/shop/api", &[("x-user-id", "bob")]).await?;
     ensure!(bob.json()?["position"] == 2);
     // On another device, at another gateway.
     let again = rooms.get(1, "/shop/api", &user).await?;
     ensure!(again.json()?["position"] == 1, "{again:?}");
-    let pass = told["pass"].as_str().context("no pass")?;
+    let pass = body["pass"].as_str().context("no pass")?;
     let with_pass = rooms
         .get(1, "/shop/api", &[user[0], ("x-weir-room", pass)])
         .await?;
@@ -228,7 +228,7 @@ async fn operator_changes_reach_all_gateways_within_one_poll() -> Result<()> {
                 for _ in 0..6 {
                     states.push(state_of_newcomer(gateway).await.unwrap_or_default());
                 }
-                states.iter().all(|told| told == state)
+                states.iter().all(|reply| reply == state)
             })
             .await?;
         }

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use weir_stack::Stack;
 use weir_stack::http::{self, Method, Response};
-use weir_tests::{books, until, verdict};
+use weir_tests::{stock_balance, until, verdict};
 
 /// As in docs/waiting-room.md; the sale's page and existing orders need no position.
 const ROOM: &str = r#"{
@@ -75,15 +75,15 @@ async fn buyers_wait_before_the_gate_and_buy_when_admitted() -> Result<()> {
             let Ok(answer) = buyer.buy(&stack).await else {
                 return false;
             };
-            let told = answer.json().unwrap_or_default();
-            answer.status == 503 && told["error"] == "room_waiting" && told["position"] == position
+            let body = answer.json().unwrap_or_default();
+            answer.status == 503 && body["error"] == "room_waiting" && body["position"] == position
         })
         .await?;
     }
     let waiting = buyers[0].buy(&stack).await?;
     ensure!(verdict(&waiting).is_empty(), "the gate has not seen it");
     ensure!(waiting.header("retry-after").is_some(), "{waiting:?}");
-    ensure!(books(&stack, "drop").await?.stock == 5);
+    ensure!(stock_balance(&stack, "drop").await?.stock == 5);
 
     stack
         .admin(Method::PUT, "/rooms/drop", r#"{ "mode": "open" }"#, 200)
@@ -95,6 +95,6 @@ async fn buyers_wait_before_the_gate_and_buy_when_admitted() -> Result<()> {
         })
         .await?;
     }
-    ensure!(books(&stack, "drop").await?.stock == 3);
+    ensure!(stock_balance(&stack, "drop").await?.stock == 3);
     Ok(())
 }

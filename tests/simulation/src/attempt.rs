@@ -40,7 +40,7 @@ pub(crate) struct AttemptOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     made: BTreeMap<(UserId, u32), ClaimName>,
-    told: BTreeMap<(UserId, u32), AttemptOutcome>,
+    reported: BTreeMap<(UserId, u32), AttemptOutcome>,
 }
 
 impl Attempts {
@@ -67,15 +67,15 @@ impl Attempts {
     ) -> Option<String> {
         let Attempt { key, body } = attempt;
         let now = AttemptOutcome { order, body };
-        let told = self.told.entry((user.clone(), key));
-        let before = *told.or_insert(now);
+        let acknowledged = self.reported.entry((user.clone(), key));
+        let before = *acknowledged.or_insert(now);
         (before != now)
             .then(|| format!("key {key} of {user} was told {before:?}, and then {now:?}"))
     }
 
     /// The first answer of each attempt that became an order.
-    pub(crate) fn told(&self) -> impl Iterator<Item = (&UserId, u32, AttemptOutcome)> {
-        let told = self.told.iter();
-        told.map(|((user, key), told)| (user, *key, *told))
+    pub(crate) fn acknowledged(&self) -> impl Iterator<Item = (&UserId, u32, AttemptOutcome)> {
+        let acknowledged = self.reported.iter();
+        acknowledged.map(|((user, key), acknowledged)| (user, *key, *acknowledged))
     }
 }

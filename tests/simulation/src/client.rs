@@ -77,13 +77,13 @@ impl Person {
     }
 
     /// The client's reaction to an answer.
-    pub(crate) fn hear(&mut self, kind: RequestKind, heard: ClientAnswer) -> Option<ClientStep> {
-        let next = match (kind, heard.order) {
-            _ if heard.may_be_retried() => self.again(kind),
-            (RequestKind::Buy, Some(order)) if heard.is_order() => self.then(order),
+    pub(crate) fn hear(&mut self, kind: RequestKind, answer: ClientAnswer) -> Option<ClientStep> {
+        let next = match (kind, answer.order) {
+            _ if answer.may_be_retried() => self.again(kind),
+            (RequestKind::Buy, Some(order)) if answer.is_order() => self.then(order),
             _ => None,
         };
-        self.last = Some(heard);
+        self.last = Some(answer);
         next
     }
 

@@ -74,15 +74,15 @@ impl Failover {
 
     /// SQL has made or changed an order.
     pub(crate) fn note_order(&mut self, order: &Order) {
-        let known = self.orders.entry(order.name).or_default();
-        *known = (order.units, known.1 || !order.stands());
+        let existing = self.orders.entry(order.name).or_default();
+        *existing = (order.units, existing.1 || !order.is_active());
     }
 
     /// An order was reported to a client. Returns the violation, if any.
     pub(crate) fn note_answer(&mut self, order: ClaimName) -> Option<String> {
         self.acknowledged.insert(order);
         let units = self
-            .standing()
+            .open_orders()
             .map(|(_, units)| u64::from(units))
             .sum::<u64>();
         let counts = self.is_planned && self.holds_units && !self.is_decided;
@@ -95,7 +95,7 @@ impl Failover {
     }
 
     /// The acknowledged orders that never ended, each with its units.
-    fn standing(&self) -> impl Iterator<Item = (ClaimName, u32)> {
+    fn open_orders(&self) -> impl Iterator<Item = (ClaimName, u32)> {
         let orders = self.acknowledged.iter();
         orders.filter_map(|name| match self.orders.get(name) {
             Some((units, false)) => Some((*name, *units)),
@@ -105,7 +105,7 @@ impl Failover {
 
     /// The open orders that SQL lost.
     fn lost(&self, sql: &Sql) -> Vec<ClaimName> {
-        let names = self.standing().map(|(name, _)| name);
+        let names = self.open_orders().map(|(name, _)| name);
         names
             .filter(|name| !sql.orders.contains_key(name))
             .collect()

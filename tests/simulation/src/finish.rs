@@ -68,8 +68,8 @@ fn decide_lost_orders(world: &mut World, restores: bool) {
     }
     world.decide_lost_orders(restores);
     let undone = world.witness.failover.check_decided(restores, &world.sql);
-    if let Some(what) = unnoticed.or(undone) {
-        world.witness.violate(world.now_us(), what);
+    if let Some(subject) = unnoticed.or(undone) {
+        world.witness.violate(world.now_us(), subject);
     }
 }
 
@@ -85,8 +85,8 @@ fn settle(world: &mut World) {
     }
     let repaired = world.bus.borrow().units_repaired;
     if repaired > 0 && !world.witness.has_lost && !world.sql.has_kept_units {
-        let what = format!("{repaired} units repaired though nothing was lost");
-        world.witness.violate(world.now_us(), what);
+        let message = format!("{repaired} units repaired though nothing was lost");
+        world.witness.violate(world.now_us(), message);
     }
     // Gateways read the current catalogue and epochs.
     world.run_ms(MEMORY_MS);
@@ -111,21 +111,21 @@ fn rest_within(world: &mut World, ms: u64) -> Option<String> {
 
 /// Clients that were told of an order with a key repeat the request, and then send it with another body.
 fn ask_again(world: &mut World) {
-    let told: Vec<_> = (0..world.plan.setting.users)
+    let reply: Vec<_> = (0..world.plan.setting.users)
         .flat_map(|number| {
-            let told = world.witness.attempts.told();
-            let told = told.filter(move |(user, ..)| **user == user_of(number));
-            told.map(move |(_, key, told)| (number, key, told))
+            let reply = world.witness.attempts.acknowledged();
+            let reply = reply.filter(move |(user, ..)| **user == user_of(number));
+            reply.map(move |(_, key, reply)| (number, key, reply))
         })
         .collect();
-    for (number, key, told) in told {
-        for body in [told.body, told.body + 1] {
+    for (number, key, reply) in reply {
+        for body in [reply.body, reply.body + 1] {
             let attempt = Attempt { key, body };
             let client = world.add_client(one_try(world, number, Some(attempt)));
-            let Some(heard) = final_answer(world, client) else {
+            let Some(received) = final_answer(world, client) else {
                 return;
             };
-            check_again(world, number, attempt, told, &heard);
+            check_again(world, number, attempt, reply, &received);
         }
     }
 }
@@ -137,26 +137,27 @@ fn check_again(
     world: &mut World,
     number: u32,
     attempt: Attempt,
-    told: AttemptOutcome,
-    heard: &ClientAnswer,
+    reply: AttemptOutcome,
+    answer: &ClientAnswer,
 ) {
     let sql = &world.sql;
-    let order = &sql.orders[&told.order];
-    let is_right = match attempt.body == told.body {
-        true => heard.is_order() && heard.order == Some(told.order),
-        false => heard.word == "key_reused",
+    let order = &sql.orders[&reply.order];
+    let is_right = match attempt.body == reply.body {
+        true => answer.is_order() && answer.order == Some(reply.order),
+        false => answer.word == "key_reused",
     };
-    let may_be_forgotten = !order.stands() || world.witness.has_lost;
+    let may_be_forgotten = !order.is_active() || world.witness.has_lost;
     let has_all = sql.standing_units_of(&order.user) >= sql.sale.user_cap;
     let is_all = order.units >= sql.sale.user_cap;
-    let is_excused = match heard.word.as_str() {
+    let is_excused = match answer.word.as_str() {
         "sold_out" => may_be_forgotten && sql.remaining == 0,
         "cap_reached" | "user_cap" => (may_be_forgotten || is_all) && has_all,
         _ => false,
     };
     if !is_right && !is_excused {
-        let what = format!("user {number}, told {told:?}, asks by {attempt:?} and hears {heard:?}");
-        world.witness.violate(world.now_us(), what);
+        let message =
+            format!("user {number}, told {reply:?}, asks by {attempt:?} and hears {answer:?}");
+        world.witness.violate(world.now_us(), message);
     }
 }
 
@@ -177,31 +178,31 @@ fn sell_out(world: &mut World) {
     }
     let streams = world.remembered_streams();
     if streams > 0 {
-        let what = format!("{streams} streams that have ended are remembered");
-        world.witness.violate(world.now_us(), what);
+        let message = format!("{streams} streams that have ended are remembered");
+        world.witness.violate(world.now_us(), message);
     }
 }
 
 fn check_all_sold(world: &mut World) {
-    let (left, at_us) = (world.sql.remaining, world.now_us());
-    if left == 0 {
+    let (remaining, at_us) = (world.sql.remaining, world.now_us());
+    if remaining == 0 {
         return;
     }
-    let what = format!("{left} units are left");
-    world.witness.violate(at_us, what);
+    let message = format!("{remaining} units are left");
+    world.witness.violate(at_us, message);
 }
 
 /// One buyer retries until the answer is final, which must be the right one.
 fn buy_one(world: &mut World, number: u32) {
     let client = world.add_client(one_try(world, number, None));
-    let Some(heard) = final_answer(world, client) else {
+    let Some(received) = final_answer(world, client) else {
         return;
     };
-    if heard.is_order() {
-        return pay(world, client, &heard);
+    if received.is_order() {
+        return pay(world, client, &received);
     }
     let user = world.client(client).user.clone();
-    check_refusal(world, &user, &heard);
+    check_refusal(world, &user, &received);
 }
 
 /// A client that comes now, and retries only when told to.
@@ -220,21 +221,21 @@ fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
 /// Runs a client until its answer is final; `None` after a violation.
 fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
     for _ in 0..TRIES_MAX {
-        let heard = wait_for(world, client);
+        let received = wait_for(world, client);
         if world.witness.violation.is_some() {
             return None;
         }
-        let is_final = heard.is_order() || !heard.may_be_retried();
+        let is_final = received.is_order() || !received.may_be_retried();
         if is_final {
-            return Some(heard);
+            return Some(received);
         }
         world.run_ms(MEMORY_MS);
         world.ask(client, RequestKind::Buy);
     }
     let last = wait_for(world, client);
     let user = &world.client(client).user;
-    let what = format!("{user} could not buy in {TRIES_MAX} tries: {last:?}");
-    world.witness.violate(world.now_us(), what);
+    let message = format!("{user} could not buy in {TRIES_MAX} tries: {last:?}");
+    world.witness.violate(world.now_us(), message);
     None
 }
 
@@ -243,7 +244,7 @@ fn wait_for(world: &mut World, client: usize) -> ClientAnswer {
     let end_us = world.now_us() + REQUEST_MS_MAX * 1_000;
     world.run_until(end_us, |world| world.client(client).last.is_some());
     match &world.client(client).last {
-        Some(heard) => heard.clone(),
+        Some(received) => received.clone(),
         None => {
             world
                 .witness
@@ -253,30 +254,30 @@ fn wait_for(world: &mut World, client: usize) -> ClientAnswer {
     }
 }
 
-fn pay(world: &mut World, client: usize, heard: &ClientAnswer) {
-    let order = heard.order.expect("an order has a name");
+fn pay(world: &mut World, client: usize, answer: &ClientAnswer) {
+    let order = answer.order.expect("an order has a name");
     for _ in 0..TRIES_MAX {
         world.ask(client, RequestKind::Pay(order));
-        let heard = wait_for(world, client);
-        match heard.word.as_str() {
+        let answer = wait_for(world, client);
+        match answer.word.as_str() {
             _ if world.witness.violation.is_some() => return,
             "paid" => return,
-            _ if heard.may_be_retried() => world.run_ms(MEMORY_MS),
+            _ if answer.may_be_retried() => world.run_ms(MEMORY_MS),
             // An old order with deduction at payment may find no units left.
             "not_payable" if world.sql.remaining == 0 => return,
             _ => {
-                let what = format!("order {order:?} cannot be paid: {heard:?}");
-                return world.witness.violate(world.now_us(), what);
+                let message = format!("order {order:?} cannot be paid: {answer:?}");
+                return world.witness.violate(world.now_us(), message);
             }
         }
     }
 }
 
 /// Checks a final refusal against SQL.
-fn check_refusal(world: &mut World, user: &UserId, heard: &ClientAnswer) {
+fn check_refusal(world: &mut World, user: &UserId, answer: &ClientAnswer) {
     let sql = &world.sql;
     let has_all = sql.standing_units_of(user) >= sql.sale.user_cap;
-    let is_right = match heard.word.as_str() {
+    let is_right = match answer.word.as_str() {
         "sold_out" => sql.remaining == 0,
         // From Redis; or from SQL, if Redis lost the user's orders.
         "cap_reached" | "user_cap" => has_all,
@@ -287,12 +288,12 @@ fn check_refusal(world: &mut World, user: &UserId, heard: &ClientAnswer) {
     if is_right {
         return;
     }
-    let what = format!(
+    let message = format!(
         "{user}, with {} of {} units, heard {} while {} units are left",
         sql.standing_units_of(user),
         sql.sale.user_cap,
-        heard.word,
+        answer.word,
         sql.remaining
     );
-    world.witness.violate(world.now_us(), what);
+    world.witness.violate(world.now_us(), message);
 }

@@ -325,7 +325,7 @@ impl Plan {
             setting,
         ));
         if let Some(fault) = failover::planned(&mut Rng::new(seed, 10)) {
-            faults.retain(|known| known.fault.goes_with_a_failover());
+            faults.retain(|existing| existing.fault.goes_with_a_failover());
             faults.push(fault);
             // A client that loses an order may buy again with the same key.
             clients.iter_mut().for_each(|client| client.attempt = None);

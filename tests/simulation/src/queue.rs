@@ -36,17 +36,17 @@ impl<T> Queue<T> {
         self.now_us
     }
 
-    /// Schedules `what` in `delay_us`.
-    pub(crate) fn after(&mut self, delay_us: u64, what: T) {
-        self.at(self.now_us + delay_us, what);
+    /// Schedules `subject` in `delay_us`.
+    pub(crate) fn after(&mut self, delay_us: u64, subject: T) {
+        self.at(self.now_us + delay_us, subject);
     }
 
-    /// Schedules `what` at `at_us`, or now if that has passed.
-    pub(crate) fn at(&mut self, at_us: u64, what: T) {
+    /// Schedules `subject` at `at_us`, or now if that has passed.
+    pub(crate) fn at(&mut self, at_us: u64, subject: T) {
         self.entries.push(Reverse(Entry {
             at_us: at_us.max(self.now_us),
             number: self.next_number,
-            what,
+            what: subject,
         }));
         self.next_number += 1;
     }
@@ -101,11 +101,11 @@ mod tests {
         queue.after(10, "a");
         queue.after(10, "b");
         queue.after(99, "later");
-        let mut seen = Vec::new();
-        while let Some(what) = queue.pop(50) {
-            seen.push((queue.now_us(), what));
+        let mut observed = Vec::new();
+        while let Some(subject) = queue.pop(50) {
+            observed.push((queue.now_us(), subject));
         }
-        assert_eq!(seen, [(10, "a"), (10, "b"), (20, "c")]);
+        assert_eq!(observed, [(10, "a"), (10, "b"), (20, "c")]);
         assert_eq!(queue.now_us(), 50);
     }
 }

@@ -57,8 +57,8 @@ pub fn run_many<S: Schedule>(
 
 fn keep_first(outcome: &Mutex<Outcome>, report: Report) {
     let mut outcome = outcome.lock().expect("no thread panics with it");
-    let known = outcome.failure.as_ref();
-    if known.is_none_or(|known| report.seed < known.seed) {
+    let existing = outcome.failure.as_ref();
+    if existing.is_none_or(|existing| report.seed < existing.seed) {
         outcome.failure = Some(report);
     }
 }

@@ -70,8 +70,8 @@ impl Scenario {
     /// Passes without `mutation` and fails with it.
     fn needs(&self, mutation: Mutation) -> String {
         assert_eq!(self.violation(None), None);
-        let what = self.violation(Some(mutation));
-        what.unwrap_or_else(|| panic!("{mutation} is not caught"))
+        let subject = self.violation(Some(mutation));
+        subject.unwrap_or_else(|| panic!("{mutation} is not caught"))
     }
 }
 
@@ -140,8 +140,11 @@ fn c3_epochs_do_not_repeat_so_none_hides_a_unit() {
         clients: clients.to_vec(),
         faults: faults.to_vec(),
     };
-    let what = scenario.needs(Mutation::EpochsWithoutTime);
-    assert!(what.contains("at an epoch at which it had none"), "{what}");
+    let subject = scenario.needs(Mutation::EpochsWithoutTime);
+    assert!(
+        subject.contains("at an epoch at which it had none"),
+        "{subject}"
+    );
 }
 
 /// Redis has lost everything, and rebuilt shards begin without units: buyers must not get "sold out" meanwhile.
@@ -161,8 +164,8 @@ fn c4_redis_rebuild_returns_no_sold_out() {
         clients: buyers.collect(),
         faults: vec![at(900, lost)],
     };
-    let what = scenario.needs(Mutation::SoldOutToldEarly);
-    assert!(what.contains("sold_out, and SQL has"), "{what}");
+    let subject = scenario.needs(Mutation::SoldOutToldEarly);
+    assert!(subject.contains("sold_out, and SQL has"), "{subject}");
 }
 
 /// An order is cancelled, and Redis loses that: only SQL has changed.
@@ -184,14 +187,14 @@ fn cancelled_in_sql_alone() -> Scenario {
 
 #[test]
 fn c5_unit_released_only_in_sql_is_sold() {
-    let what = cancelled_in_sql_alone().needs(Mutation::SqlChangeIgnored);
-    assert!(what.contains("units are missing in Redis"), "{what}");
+    let subject = cancelled_in_sql_alone().needs(Mutation::SqlChangeIgnored);
+    assert!(subject.contains("units are missing in Redis"), "{subject}");
 }
 
 #[test]
-fn c6_user_whose_cancellation_redis_lost_can_buy_again() {
-    let what = cancelled_in_sql_alone().needs(Mutation::OrdersNotVerified);
-    assert!(what.contains("heard cap_reached"), "{what}");
+fn c6_user_can_buy_again_after_redis_loses_the_cancellation() {
+    let subject = cancelled_in_sql_alone().needs(Mutation::OrdersNotVerified);
+    assert!(subject.contains("heard cap_reached"), "{subject}");
 }
 
 /// Redis has lost everything, and users come continuously during the rebuild.
@@ -208,14 +211,14 @@ fn lists_lost(setting: Setting, clients: impl Iterator<Item = Client>) -> Scenar
 }
 
 #[test]
-fn c6_blocked_user_holds_nothing_after_redis_loses_the_list() {
+fn c6_blocked_user_gets_no_unit_after_redis_loses_the_list() {
     let setting = Setting {
         is_first_user_blocked: true,
         ..SETTING
     };
     let tries = (0..20).map(|n| buyer(1_000 + 200 * n, 0, FollowUp::Nothing));
-    let what = lists_lost(setting, tries).needs(Mutation::RebuiltWithoutLists);
-    assert!(what.contains("may not buy, and holds"), "{what}");
+    let subject = lists_lost(setting, tries).needs(Mutation::RebuiltWithoutLists);
+    assert!(subject.contains("may not buy, and holds"), "{subject}");
 }
 
 #[test]
@@ -226,8 +229,8 @@ fn c6_reserved_user_gets_no_other_answer_after_redis_loses_list() {
     };
     // One per millisecond, around the round in which the shard is rebuilt.
     let tries = (0..60).map(|n| buyer(1_000 + n, 0, FollowUp::Nothing));
-    let what = lists_lost(setting, tries).needs(Mutation::ListsAfterStock);
-    assert!(what.contains("has reserved, and heard"), "{what}");
+    let subject = lists_lost(setting, tries).needs(Mutation::ListsAfterStock);
+    assert!(subject.contains("has reserved, and heard"), "{subject}");
 }
 
 /// An order of another sale waits permanently for Redis, but this sale is still repaired.
@@ -245,8 +248,8 @@ fn c8_order_that_redis_cannot_apply_delays_no_other_sale() {
         clients: vec![buyer(900, 0, FollowUp::Nothing)],
         faults: vec![at(1_000, lost)],
     };
-    let what = scenario.needs(Mutation::OtherSaleWaitedFor);
-    assert!(what.contains("units are missing in Redis"), "{what}");
+    let subject = scenario.needs(Mutation::OtherSaleWaitedFor);
+    assert!(subject.contains("units are missing in Redis"), "{subject}");
 }
 
 /// Redis evicts the claims of a shard or their deadlines while a claim is open: its unit returns.
@@ -266,8 +269,8 @@ fn c11_evicted_key_locks_no_unit() {
             clients: vec![buyer(900, 0, FollowUp::Nothing)],
             faults: vec![at(850, away), at(1_000, Fault::Evict { shard: 0, key })],
         };
-        let what = scenario.needs(Mutation::EvictionNotHealed);
-        assert!(what.contains("units are held"), "{what}");
+        let subject = scenario.needs(Mutation::EvictionNotHealed);
+        assert!(subject.contains("units are held"), "{subject}");
     }
 }
 
@@ -322,8 +325,11 @@ fn s3_lost_claim_returns_its_unit_at_a_new_epoch() {
         clients: clients.to_vec(),
         faults: vec![at(1_082, lost)],
     };
-    let what = scenario.needs(Mutation::EpochNotRaisedWhenEmpty);
-    assert!(what.contains("at an epoch at which it had none"), "{what}");
+    let subject = scenario.needs(Mutation::EpochNotRaisedWhenEmpty);
+    assert!(
+        subject.contains("at an epoch at which it had none"),
+        "{subject}"
+    );
 }
 
 /// Redis loses a shard, and two origins rebuild it concurrently.
@@ -343,8 +349,8 @@ fn s2_concurrent_rebuilds_do_not_erase_each_other() {
         clients: clients.to_vec(),
         faults: vec![at(585, lost)],
     };
-    let what = scenario.needs(Mutation::RebuildNotFenced);
-    assert!(what.contains("is rebuilt without order"), "{what}");
+    let subject = scenario.needs(Mutation::RebuildNotFenced);
+    assert!(subject.contains("is rebuilt without order"), "{subject}");
 }
 
 /// SQL loses the order of user 0, and user 5 pays before the check: the number of changes is the same as before.
@@ -370,6 +376,6 @@ fn lost_order_is_detected_despite_a_replacing_payment() {
         ],
         faults: vec![at(2_057, failover)],
     };
-    let what = scenario.needs(Mutation::LossNotNoticed);
-    assert!(what.contains("nobody has noticed"), "{what}");
+    let subject = scenario.needs(Mutation::LossNotNoticed);
+    assert!(subject.contains("nobody has noticed"), "{subject}");
 }

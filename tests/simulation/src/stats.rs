@@ -35,8 +35,8 @@ impl Stats {
         for (kind, count) in &other.feedback {
             *self.feedback.entry(kind).or_default() += count;
         }
-        for (what, count) in &other.done {
-            *self.done.entry(what).or_default() += count;
+        for (subject, count) in &other.done {
+            *self.done.entry(subject).or_default() += count;
         }
         for (word, count) in &other.answers {
             *self.answers.entry(word.clone()).or_default() += count;

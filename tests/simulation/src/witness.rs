@@ -43,7 +43,7 @@ pub(crate) struct Witness {
     /// Epochs of shards without units.
     empty_epochs: BTreeSet<(u32, i64)>,
     /// SQL's last number of remaining units, and the time at which units returned after zero.
-    left: i64,
+    remaining: i64,
     freed_at_us: Option<u64>,
 }
 
@@ -63,14 +63,17 @@ impl Witness {
             wiped: BTreeMap::new(),
             empty_epochs: BTreeSet::new(),
             // Before the first transaction: not zero.
-            left: i64::MAX,
+            remaining: i64::MAX,
             freed_at_us: None,
         }
     }
 
-    pub(crate) fn violate(&mut self, at_us: u64, what: impl Into<String>) {
-        let what = what.into();
-        self.violation.get_or_insert(Violation { at_us, what });
+    pub(crate) fn violate(&mut self, at_us: u64, violation: impl Into<String>) {
+        let violation = violation.into();
+        self.violation.get_or_insert(Violation {
+            at_us,
+            what: violation,
+        });
     }
 
     // --- after each step
@@ -90,8 +93,8 @@ impl Witness {
             self.note_epoch(shard, epoch, stock, now_us);
         }
         let audits = redis.audits();
-        if let Some(what) = self.failover.check_marks(&audits, sql) {
-            self.violate(now_us, what);
+        if let Some(subject) = self.failover.check_marks(&audits, sql) {
+            self.violate(now_us, subject);
         }
         if self.has_lost || sql.has_kept_units {
             return;
@@ -115,11 +118,11 @@ impl Witness {
             }
             RebuildStep::Ended(shard) => {
                 let orders = self.wiped.remove(&shard).unwrap_or_default();
-                let stands = |order: &&Order| sql.standing_orders(shard).contains(order);
-                let mut orders = orders.iter().filter(stands);
-                if let Some(lost) = orders.find(|order| !redis.knows(order)) {
-                    let what = format!("shard {shard} is rebuilt without order {:?}", lost.name);
-                    self.violate(now_us, what);
+                let current = |order: &&Order| sql.standing_orders(shard).contains(order);
+                let mut orders = orders.iter().filter(current);
+                if let Some(lost) = orders.find(|order| !redis.has_order(order)) {
+                    let message = format!("shard {shard} is rebuilt without order {:?}", lost.name);
+                    self.violate(now_us, message);
                 }
             }
         }
@@ -130,20 +133,20 @@ impl Witness {
         if stock <= 0 {
             self.empty_epochs.insert((shard, epoch));
         } else if self.empty_epochs.contains(&(shard, epoch)) {
-            let what = format!("shard {shard} has units at an epoch at which it had none");
-            self.violate(now_us, what);
+            let message = format!("shard {shard} has units at an epoch at which it had none");
+            self.violate(now_us, message);
         }
     }
 
     /// SQL has committed a transaction.
     pub(crate) fn after_sql(&mut self, sql: &mut Sql, now_us: u64) {
         self.check_stock(sql, now_us);
-        if self.left == 0 && sql.remaining > 0 {
+        if self.remaining == 0 && sql.remaining > 0 {
             self.freed_at_us = Some(now_us);
         }
-        self.left = sql.remaining;
-        if let Some(what) = self.failover.check_pause(sql) {
-            self.violate(now_us, what);
+        self.remaining = sql.remaining;
+        if let Some(subject) = self.failover.check_pause(sql) {
+            self.violate(now_us, subject);
         }
         for order in std::mem::take(&mut sql.changed) {
             self.failover.note_order(&order);
@@ -151,23 +154,23 @@ impl Witness {
         }
         for (attempt, order) in std::mem::take(&mut sql.attempted) {
             let user = &sql.orders[&order].user;
-            if let Some(what) = self.attempts.note_made(user, attempt, order) {
-                self.violate(now_us, what);
+            if let Some(subject) = self.attempts.note_made(user, attempt, order) {
+                self.violate(now_us, subject);
             }
         }
         let now_ms = START_MS + now_us / 1_000;
         for ticket in std::mem::take(&mut sql.ended) {
             if !self.sets_clocks && ticket.deadline_ms > now_ms {
-                let what = format!("{} was ended before its deadline", ticket.claim_id());
-                self.violate(now_us, what);
+                let subject = format!("{} was ended before its deadline", ticket.claim_id());
+                self.violate(now_us, subject);
             }
         }
     }
 
     /// An order was reported to a client.
     pub(crate) fn after_order(&mut self, order: ClaimName, now_us: u64) {
-        if let Some(what) = self.failover.note_answer(order) {
-            self.violate(now_us, what);
+        if let Some(subject) = self.failover.note_answer(order) {
+            self.violate(now_us, subject);
         }
     }
 
@@ -179,8 +182,8 @@ impl Witness {
         order: ClaimName,
         now_us: u64,
     ) {
-        if let Some(what) = self.attempts.note_told(user, attempt, order) {
-            self.violate(now_us, what);
+        if let Some(subject) = self.attempts.note_told(user, attempt, order) {
+            self.violate(now_us, subject);
         }
     }
 
@@ -188,8 +191,8 @@ impl Witness {
         let sold = i64::try_from(sql.units_deducted()).unwrap_or(i64::MAX);
         let total = i64::try_from(sql.total).unwrap_or(i64::MAX);
         if sql.remaining < 0 || sql.remaining + sold != total {
-            let what = format!("{sold} of {total} units sold, {} left", sql.remaining);
-            self.violate(now_us, what);
+            let message = format!("{sold} of {total} units sold, {} left", sql.remaining);
+            self.violate(now_us, message);
         }
     }
 
@@ -238,12 +241,12 @@ impl Witness {
     /// A gateway has answered `sold_out` finally. Units that returned to SQL just now may not be known everywhere;
     /// units that it has had longer must be.
     pub(crate) fn on_sold_out(&mut self, sql: &Sql, now_us: u64) {
-        let left = sql.remaining;
+        let remaining = sql.remaining;
         let is_new = self
             .freed_at_us
             .is_some_and(|at_us| now_us < at_us + KNOWN_US);
-        if left > 0 && !is_new {
-            self.violate(now_us, format!("sold_out, and SQL has {left} units"));
+        if remaining > 0 && !is_new {
+            self.violate(now_us, format!("sold_out, and SQL has {remaining} units"));
         }
         if sql.has_unpaid_hold() && !is_new {
             self.violate(now_us, "sold_out, and a hold is not paid");
@@ -281,15 +284,15 @@ fn total_of(audits: &[Audit], sql: &Sql) -> u64 {
 
 /// Units that are neither sold nor anywhere in Redis.
 fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
-    let known: Vec<Audit> = audits
+    let existing: Vec<Audit> = audits
         .iter()
         .map(|audit| Audit {
             stock: Some(audit.stock.unwrap_or(0)),
             ..audit.clone()
         })
         .collect();
-    let total = total_of(&known, sql);
-    let terms = Terms::new(&known, sql.units_deducted(), total);
+    let total = total_of(&existing, sql);
+    let terms = Terms::new(&existing, sql.units_deducted(), total);
     terms.map_or(0, |terms| -terms.drift())
 }
 

@@ -25,9 +25,9 @@ fn all_are_caught<S: Schedule>(mutations: &[Mutation]) {
         let report = outcome.failure;
         let report = report.unwrap_or_else(|| panic!("{mutation} is not caught"));
         let schedules = report.seed - SEED + 1;
-        let what = report.violation.expect("it failed").what;
-        println!("{mutation}: {schedules} schedules: {what}");
-        assert!(!what.starts_with("panic"), "{mutation}: {what}");
+        let subject = report.violation.expect("it failed").what;
+        println!("{mutation}: {schedules} schedules: {subject}");
+        assert!(!subject.starts_with("panic"), "{mutation}: {subject}");
         longest = longest.max(schedules);
     }
     let outcome = run_many::<S>(SEED, longest, threads, &Options::default(), |_| {});

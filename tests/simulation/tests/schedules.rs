@@ -38,8 +38,11 @@ fn has_seen(stats: &Stats, faults: usize, answers: &[&str]) {
     let mut feedback = stats.feedback.values();
     assert!(feedback.all(|&count| count > 100), "{stats:?}");
     for word in answers {
-        let heard = stats.answers.get(*word).copied();
-        assert!(heard.unwrap_or(0) > 20, "few have heard {word}: {stats:?}");
+        let received = stats.answers.get(*word).copied();
+        assert!(
+            received.unwrap_or(0) > 20,
+            "few have heard {word}: {stats:?}"
+        );
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct LoadSample {
 
 /// A load that runs until it is dropped.
 pub(crate) struct Load {
-    seen: Arc<Mutex<LoadSample>>,
+    observed: Arc<Mutex<LoadSample>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,9 +52,9 @@ pub(crate) fn capacity(server: SocketAddr, ask: &Ask) -> Result<f64> {
 impl Load {
     /// Sends `per_second` requests to `server`, regardless of the answers. Numbers begin at `first`.
     pub(crate) fn start(server: SocketAddr, ask: Ask, per_second: f64, first: u64) -> Self {
-        let seen = Arc::new(Mutex::new(LoadSample::default()));
+        let recorded = Arc::new(Mutex::new(LoadSample::default()));
         let is_over = Arc::new(AtomicBool::new(false));
-        let (its_seen, ends) = (Arc::clone(&seen), Arc::clone(&is_over));
+        let (its_seen, ends) = (Arc::clone(&recorded), Arc::clone(&is_over));
         let thread = std::thread::spawn(move || {
             let mut next = first;
             while !ends.load(Ordering::Relaxed) {
@@ -65,7 +65,7 @@ impl Load {
             }
         });
         Self {
-            seen,
+            observed: recorded,
             is_over,
             thread: Some(thread),
         }
@@ -73,8 +73,11 @@ impl Load {
 
     /// The results since the last call.
     pub(crate) fn take(&self) -> LoadSample {
-        let mut seen = self.seen.lock().unwrap_or_else(|held| held.into_inner());
-        std::mem::take(&mut *seen)
+        let mut observed = self
+            .observed
+            .lock()
+            .unwrap_or_else(|held| held.into_inner());
+        std::mem::take(&mut *observed)
     }
 }
 
@@ -87,20 +90,23 @@ impl Drop for Load {
     }
 }
 
-fn note(seen: &Mutex<LoadSample>, outcome: Result<Outcome>) {
+fn note(observed: &Mutex<LoadSample>, outcome: Result<Outcome>) {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(_) => {
-            seen.lock().unwrap_or_else(|held| held.into_inner()).broken += 1;
+            observed
+                .lock()
+                .unwrap_or_else(|held| held.into_inner())
+                .broken += 1;
             return std::thread::sleep(PAUSE);
         }
     };
     let errors = outcome.statuses.range(500..).map(|(_, count)| count);
     let errors: u64 = errors.sum();
-    let mut seen = seen.lock().unwrap_or_else(|held| held.into_inner());
-    seen.answers += outcome.statuses.values().sum::<u64>();
-    seen.errors += errors;
-    seen.p99_ms = seen.p99_ms.max(outcome.latencies.percentile_ms(99.0));
+    let mut observed = observed.lock().unwrap_or_else(|held| held.into_inner());
+    observed.answers += outcome.statuses.values().sum::<u64>();
+    observed.errors += errors;
+    observed.p99_ms = observed.p99_ms.max(outcome.latencies.percentile_ms(99.0));
 }
 
 fn window(

@@ -193,17 +193,18 @@ impl Report {
     }
 
     fn of_process(&self, at: usize) -> Vec<Series> {
-        let taken = |period: &Period| period.sample.processes.get(at).cloned().unwrap_or_default();
-        let name = self.periods.first().map(taken).unwrap_or_default().name;
+        let accepted =
+            |period: &Period| period.sample.processes.get(at).cloned().unwrap_or_default();
+        let name = self.periods.first().map(accepted).unwrap_or_default().name;
         vec![
             self.of(&format!("{name}: memory"), "MiB", Some(4.0), |p| {
-                taken(p).memory_bytes as f64 / MIB
+                accepted(p).memory_bytes as f64 / MIB
             }),
             self.of(&format!("{name}: files"), "", Some(20.0), |p| {
-                taken(p).file_descriptors as f64
+                accepted(p).file_descriptors as f64
             }),
             self.of(&format!("{name}: log"), "KiB", None, |p| {
-                taken(p).log_bytes as f64 / 1024.0
+                accepted(p).log_bytes as f64 / 1024.0
             }),
         ]
     }

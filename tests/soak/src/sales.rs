@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use weir_stack::Stack;
-use weir_tests::{StockBalance, books};
+use weir_tests::{StockBalance, stock_balance};
 
 /// Units and shards of a sale.
 const TOTAL: u64 = 500;
@@ -23,7 +23,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(500);
 /// Sales to check.
 #[derive(Debug, Default)]
 pub(crate) struct Sales {
-    left: VecDeque<String>,
+    remaining: VecDeque<String>,
 }
 
 /// The result of checking a sale.
@@ -44,14 +44,14 @@ impl Sales {
 
     /// Marks a sale whose buyers have left.
     pub(crate) fn leave(&mut self, sale: String) {
-        self.left.push_back(sale);
+        self.remaining.push_back(sale);
     }
 
     /// Checks the sales that were left at least `rests` sales ago.
     pub(crate) async fn check(&mut self, stack: &Stack, rests: usize) -> Vec<Checked> {
         let mut checked = Vec::new();
-        while self.left.len() > rests {
-            let Some(sale) = self.left.pop_front() else {
+        while self.remaining.len() > rests {
+            let Some(sale) = self.remaining.pop_front() else {
                 break;
             };
             let problem = drained(stack, &sale).await.err();
@@ -68,21 +68,24 @@ impl Sales {
 async fn drained(stack: &Stack, sale: &str) -> Result<()> {
     let deadline = Instant::now() + DRAIN_LIMIT;
     loop {
-        let books = books(stack, sale).await;
-        if let Ok(books) = books {
-            ensure!(books.orders <= TOTAL, "oversold: {books:?}");
-            if is_whole(&books) {
+        let stock_balance = stock_balance(stack, sale).await;
+        if let Ok(stock_balance) = stock_balance {
+            ensure!(stock_balance.orders <= TOTAL, "oversold: {stock_balance:?}");
+            if is_whole(&stock_balance) {
                 return Ok(());
             }
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        ensure!(!left.is_zero(), "units are missing: {books:?}");
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        ensure!(!remaining.is_zero(), "units are missing: {stock_balance:?}");
         sleep(DRAIN_POLL).await;
     }
 }
 
-fn is_whole(books: &StockBalance) -> bool {
-    books.balance() && books.orders == 0 && books.held == 0 && books.stock == TOTAL
+fn is_whole(stock_balance: &StockBalance) -> bool {
+    stock_balance.balance()
+        && stock_balance.orders == 0
+        && stock_balance.held == 0
+        && stock_balance.stock == TOTAL
 }
 
 #[cfg(test)]

@@ -27,17 +27,17 @@ impl Sample {
     pub(crate) async fn take(stack: &mut Stack) -> Result<Self> {
         let (redis_keys, redis_bytes) = redis(stack).await?;
         let mut processes = vec![
-            taken("gateway", stack.envoy.process())?,
-            taken("origin", stack.origin.process())?,
+            sample("gateway", stack.envoy.process())?,
+            sample("origin", stack.origin.process())?,
         ];
         if let Some(gateway) = stack.gateways.first_mut() {
-            processes.push(taken("gateway 2", gateway.process())?);
+            processes.push(sample("gateway 2", gateway.process())?);
         }
         if let Some(gateway) = &mut stack.link_gateway {
-            processes.push(taken("link gateway", gateway.process())?);
+            processes.push(sample("link gateway", gateway.process())?);
         }
         if let Some(redis) = &mut stack.redis.server {
-            processes.push(taken("Redis", redis.process())?);
+            processes.push(sample("Redis", redis.process())?);
         }
         Ok(Self {
             processes,
@@ -59,7 +59,7 @@ async fn redis(stack: &Stack) -> Result<(u64, u64)> {
     Ok((keys, used.trim().parse()?))
 }
 
-fn taken(name: &str, process: &Process) -> Result<ProcessSample> {
+fn sample(name: &str, process: &Process) -> Result<ProcessSample> {
     let pid = process
         .pid()
         .with_context(|| format!("{name} does not run"))?;

@@ -71,11 +71,11 @@ async fn soak(settings: &Settings) -> Result<Report> {
         fault.strike(&mut stack, settings.period / 12).await?;
         stack.check_children()?;
         let opened = open(&stack, number).await?;
-        let left = std::mem::replace(
+        let remaining = std::mem::replace(
             &mut *current.write().unwrap_or_else(PoisonError::into_inner),
             opened,
         );
-        sales.leave(left);
+        sales.leave(remaining);
         let checked = sales.check(&stack, RESTS).await;
         sleep(ends.saturating_duration_since(Instant::now())).await;
         let [buying, following] = loads.each_ref().map(Load::take);
@@ -125,8 +125,8 @@ async fn make_links(stack: &Stack) -> Result<Vec<String>> {
     for number in 0..LINKS {
         let target = format!("https://example.com/{number}");
         let body = json!({ "target": target }).to_string();
-        let made = stack.admin(Method::POST, "/links", &body, 201).await?;
-        codes.push(made["code"].as_str().context("no code")?.to_owned());
+        let response = stack.admin(Method::POST, "/links", &body, 201).await?;
+        codes.push(response["code"].as_str().context("no code")?.to_owned());
     }
     Ok(codes)
 }
@@ -180,13 +180,13 @@ async fn rates(
 }
 
 /// A short description of a load's results.
-pub(crate) fn in_words(seen: &LoadSample) -> String {
+pub(crate) fn in_words(sample: &LoadSample) -> String {
     let LoadSample {
         answers,
         errors,
         p99_ms,
         broken,
-    } = seen;
+    } = sample;
     let mut text = format!("{answers} answers, {errors} of them 5xx, worst p99 {p99_ms:.1} ms");
     if *broken > 0 {
         text += &format!(", {broken} windows broken");

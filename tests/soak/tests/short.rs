@@ -4,7 +4,7 @@ use std::time::Duration;
 use weir_soak::{Settings, run};
 
 #[test]
-fn each_period_has_a_fault_and_balanced_books() {
+fn each_period_has_a_fault_and_a_balanced_stock() {
     let settings = Settings {
         periods: 3,
         period: Duration::from_secs(12),

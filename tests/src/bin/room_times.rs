@@ -71,7 +71,7 @@ async fn memory(rooms: &Rooms) -> Result<u64> {
 
 /// A million people join, each from an own address: with the gateways' Redis calls, but without gateways.
 async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
-    let brought = CallContext {
+    let context = CallContext {
         terms: Terms {
             session_ms: 600_000,
             claim_ms: 120_000,
@@ -84,7 +84,7 @@ async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
             mode: Mode::Paused,
             ..Setting::default()
         },
-        seen: RoomState::default(),
+        observed: RoomState::default(),
         asked_ms: 0,
     };
     let mut connection = rooms.redis.connection().await?;
@@ -97,7 +97,7 @@ async fn fill(rooms: &Rooms, keys: &RoomKeys) -> Result<()> {
             address: Some(*visitor(batch * BATCH + at + (1 << 40)).as_bytes()),
         };
         let asks: Vec<VisitorRequest> = (0..BATCH).map(ask).collect();
-        let call = room_ask::call(keys, &brought, &asks);
+        let call = room_ask::call(keys, &context, &asks);
         let mut command = redis::cmd("EVAL");
         command.arg(call.script.source).arg(call.keys.len());
         call.words().for_each(|word| {
@@ -127,42 +127,42 @@ async fn positions(rooms: &Rooms, name: &RoomName, round: u64) -> Result<Value> 
     let url = rooms.envoys[0].url();
     let authority = url.trim_start_matches("http://");
     let before = rooms.script_calls().await?;
-    let mut asked = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let started = Instant::now();
     for connection in 0..CONNECTIONS {
         let number =
             |poll: u64| ((round * POLLS + poll) * CONNECTIONS + connection) * 7_919 % PEOPLE;
         let passes = (0..POLLS).map(|poll| pass(number(poll))).collect();
-        asked.spawn(poll(authority.to_owned(), passes));
+        tasks.spawn(poll(authority.to_owned(), passes));
     }
-    let mut took = Vec::new();
-    while let Some(polls) = asked.join_next().await {
-        took.append(&mut polls??);
+    let mut elapsed = Vec::new();
+    while let Some(polls) = tasks.join_next().await {
+        elapsed.append(&mut polls??);
     }
     let seconds = started.elapsed().as_secs_f64();
     let calls = rooms.script_calls().await? - before;
-    took.sort_unstable();
+    elapsed.sort_unstable();
     let percentile_ms = |percent: usize| {
-        let took = took.get(took.len() * percent / 100);
-        took.map(|took| took.as_secs_f64() * 1e3)
+        let elapsed = elapsed.get(elapsed.len() * percent / 100);
+        elapsed.map(|elapsed| elapsed.as_secs_f64() * 1e3)
     };
     Ok(json!({
         "p50_ms": percentile_ms(50), "p99_ms": percentile_ms(99),
-        "rate": took.len() as f64 / seconds, "commands": calls as f64 / took.len() as f64,
+        "rate": elapsed.len() as f64 / seconds, "commands": calls as f64 / elapsed.len() as f64,
     }))
 }
 
 /// Requests positions on one connection. Returns the latencies.
 async fn poll(authority: String, passes: Vec<String>) -> Result<Vec<Duration>> {
     let mut connection = Connection::open(&authority).await?;
-    let mut took = Vec::with_capacity(passes.len());
+    let mut elapsed = Vec::with_capacity(passes.len());
     for pass in passes {
         let headers = [("x-weir-room", pass.as_str())];
         let started = Instant::now();
         let answer = connection.send(Method::GET, "/shop", &headers, "").await?;
-        took.push(started.elapsed());
+        elapsed.push(started.elapsed());
         let position = answer.json()?["position"].as_u64();
         ensure!(answer.status == 503 && position > Some(0), "{answer:?}");
     }
-    Ok(took)
+    Ok(elapsed)
 }

@@ -114,17 +114,17 @@ impl Gate {
     /// The request goes on with its claim.
     fn send_on(
         &self,
-        asked: PendingClaim,
+        requested: PendingClaim,
         held: OpenClaim,
         verdict: Verdict,
     ) -> Result<(), Status> {
         let claim = Ticket {
             sale: self.sale.clone(),
-            shard: asked.shard,
+            shard: requested.shard,
             generation: held.generation,
             quantity: held.quantity,
             deadline_ms: held.deadline_ms,
-            user: asked.user,
+            user: requested.user,
         }
         .encode();
         add_request_header(headers::CLAIM, &claim)?;
@@ -177,7 +177,7 @@ struct PendingClaim {
 
 struct Request {
     gate: Rc<Gate>,
-    asked: Option<PendingClaim>,
+    requested: Option<PendingClaim>,
 }
 
 impl Context for Request {
@@ -188,7 +188,7 @@ impl Context for Request {
         body: usize,
         _trailers: usize,
     ) {
-        let Some(asked) = self.asked.take() else {
+        let Some(requested) = self.requested.take() else {
             return;
         };
         let body = hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body);
@@ -199,7 +199,7 @@ impl Context for Request {
         let gate = &self.gate;
         match reply.map(|reply| conclude(reply, None, 0)) {
             Some(Conclusion::Pass { verdict, held }) => {
-                if let Err(status) = gate.send_on(asked, held, verdict) {
+                if let Err(status) = gate.send_on(requested, held, verdict) {
                     log::warn!("a granted request could not go on: {status:?}");
                 }
             }
@@ -214,7 +214,7 @@ impl HttpContext for Request {
     fn on_http_request_headers(&mut self, _num_headers: usize, _end_of_stream: bool) -> Action {
         let request = HostRequest::default();
         let request = request.headers();
-        let is = |name, value: &[u8]| request.get(name).is_some_and(|got| *got == *value);
+        let is = |name, value: &[u8]| request.get(name).is_some_and(|actual| *actual == *value);
         if !is(":method", b"POST") || !is(":path", PATH) {
             return Action::Continue;
         }
@@ -225,11 +225,11 @@ impl HttpContext for Request {
             return Action::Pause;
         }
         let user = request.get("x-user-id").unwrap_or_default();
-        let asked = UserId::new(&user)
+        let requested = UserId::new(&user)
             .map_err(|_| Verdict::InvalidUser)
             .and_then(|user| self.gate.ask(&user));
-        match asked {
-            Ok(asked) => self.asked = Some(asked),
+        match requested {
+            Ok(requested) => self.requested = Some(requested),
             Err(verdict) => self.gate.reject(verdict),
         }
         Action::Pause
@@ -264,8 +264,8 @@ impl RootContext for Root {
 
     fn create_http_context(&self, _id: u32) -> Option<Box<dyn HttpContext>> {
         let gate = Rc::clone(self.gate.as_ref()?);
-        let asked = None;
-        Some(Box::new(Request { gate, asked }))
+        let requested = None;
+        Some(Box::new(Request { gate, requested }))
     }
 }
 

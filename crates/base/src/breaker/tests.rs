@@ -68,14 +68,18 @@ fn once_if_wanted(breaker: &mut Breaker, now_ms: u64, outcome: Outcome) -> bool 
 #[test]
 fn one_outcome_in_eight_is_sampled_without_failures() {
     let mut breaker = Breaker::new(SETTINGS);
-    let mut wanted = |outcome, count: u32| {
+    let mut expected = |outcome, count: u32| {
         let is_wanted = |_: &u32| once_if_wanted(&mut breaker, 10, outcome);
         (0..count).filter(is_wanted).count()
     };
-    assert_eq!(wanted(Outcome::Success, 4), 4, "too few to judge by");
-    assert_eq!(wanted(Outcome::Success, 80), 10);
-    assert_eq!(wanted(Outcome::Failure, 8), 1, "seen late");
-    assert_eq!(wanted(Outcome::Success, 80), 80, "a failure is among them");
+    assert_eq!(expected(Outcome::Success, 4), 4, "too few to judge by");
+    assert_eq!(expected(Outcome::Success, 80), 10);
+    assert_eq!(expected(Outcome::Failure, 8), 1, "seen late");
+    assert_eq!(
+        expected(Outcome::Success, 80),
+        80,
+        "a failure is among them"
+    );
     for now_ms in [900, 1_000] {
         assert!(once_if_wanted(&mut breaker, now_ms, Outcome::Success));
     }
@@ -254,10 +258,10 @@ impl Model {
         self.passes[index] = Some((now_ms, outcome));
         let part_ms = self.settings.window_ms.div_ceil(8);
         let is_young = |at_ms: u64| now_ms / part_ms - at_ms / part_ms < 8;
-        let known = self.passes.iter().flatten();
+        let existing = self.passes.iter().flatten();
         let count = |which: fn(Outcome) -> bool, all: bool| {
             let counts = |(at_ms, o): &&(u64, Outcome)| (all || is_young(*at_ms)) && which(*o);
-            known.clone().filter(counts).count() as u32
+            existing.clone().filter(counts).count() as u32
         };
         let is_failure = |outcome| outcome == Outcome::Failure;
         match self.state {
@@ -312,8 +316,8 @@ proptest! {
             once(breaker, now_ms, outcome);
             true
         });
-        let wanted = failures_until_open(once_if_wanted);
-        prop_assert!(wanted <= always + 7, "{wanted}, {always}");
+        let expected = failures_until_open(once_if_wanted);
+        prop_assert!(expected <= always + 7, "{expected}, {always}");
     }
 }
 

@@ -107,12 +107,12 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self
+        let (accepted, rest) = self
             .rest
             .split_at_checked(length)
             .ok_or(DecodeError::Incomplete)?;
         self.rest = rest;
-        Ok(taken)
+        Ok(accepted)
     }
 
     fn terminator(&mut self) -> Result<(), DecodeError> {

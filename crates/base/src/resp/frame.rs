@@ -258,8 +258,8 @@ mod tests {
     fn frames(direction: Direction, pieces: &[&[u8]]) -> Result<(usize, bool), Malformed> {
         let mut framer = Framer::new(direction);
         let mut frames = 0;
-        for piece in pieces {
-            frames += framer.advance(piece, usize::MAX)?.frames;
+        for chunk in pieces {
+            frames += framer.advance(chunk, usize::MAX)?.frames;
         }
         Ok((frames, framer.is_between_frames()))
     }

@@ -32,23 +32,23 @@ pub(super) struct BridgeRoute<'a> {
 }
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
-    for (cluster, asking) in clusters(gateway) {
-        match bridge_route(gateway.envoy, &cluster, &asking) {
+    for (cluster, requesting) in clusters(gateway) {
+        match bridge_route(gateway.envoy, &cluster, &requesting) {
             Err(Some(finding)) => findings.push(*finding),
             Err(None) => {}
-            Ok(way) => findings.extend(buffer(&way)),
+            Ok(route) => findings.extend(buffer(&route)),
         }
     }
 }
 
 /// Each cluster that a filter in WebAssembly calls, once, with the place of the first such filter.
 pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
-    let mut seen = BTreeSet::new();
+    let mut observed = BTreeSet::new();
     let mut clusters = Vec::new();
     let filters = gateway.filters.iter();
     for filter in filters.filter(|filter| filter.host == Host::Wasm) {
         for (cluster, _) in filter.redis() {
-            if seen.insert(cluster.to_owned()) {
+            if observed.insert(cluster.to_owned()) {
                 clusters.push((cluster.to_owned(), filter.place()));
             }
         }
@@ -61,7 +61,7 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<(String, String)> {
 pub(super) fn bridge_route<'a>(
     envoy: &'a Envoy,
     cluster: &str,
-    asking: &str,
+    requesting: &str,
 ) -> Result<BridgeRoute<'a>, Option<Box<Diagnostic>>> {
     let broken = |check, place: String, problem: String, fix: String| {
         Some(Box::new(Diagnostic::error(check, place, problem, fix)))
@@ -71,7 +71,7 @@ pub(super) fn bridge_route<'a>(
             true => None,
             false => broken(
                 "redis-cluster",
-                asking.to_owned(),
+                requesting.to_owned(),
                 format!("redis.cluster names the unknown cluster \"{cluster}\""),
                 format!("add the cluster \"{cluster}\" and its upstream, or correct the name"),
             ),
@@ -178,15 +178,15 @@ fn is_bridge(filter: &Value) -> bool {
 }
 
 /// A whole call must fit into the listener's buffer.
-fn buffer(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
-    let limit = number(way.listener.value, "per_connection_buffer_limit_bytes")?;
-    let largest = bridge_settings(way.bridge)
+fn buffer(route: &BridgeRoute<'_>) -> Option<Diagnostic> {
+    let limit = number(route.listener.value, "per_connection_buffer_limit_bytes")?;
+    let largest = bridge_settings(route.bridge)
         .and_then(|settings| settings.get("request_bytes_max")?.as_u64())
         .unwrap_or(REQUEST_BYTES_MAX);
     (limit <= largest).then(|| {
         Diagnostic::warning(
             "bridge-buffer",
-            format!("listener {}", way.listener.name()),
+            format!("listener {}", route.listener.name()),
             format!("per_connection_buffer_limit_bytes is {limit}, but a call can have {largest} bytes plus a header"),
             "set it to 4194304",
         )

@@ -76,7 +76,7 @@ fn orders(gateway: &Gateway<'_>, filter: &Filter<'_>, findings: &mut Vec<Diagnos
             place.clone(),
             format!(
                 "an order can take {}, but its claim ends after {} ms (claim.ttl_ms): another buyer could get the unit",
-                shown(timeout_ms), gate.claim.ttl_ms
+                display_ms(timeout_ms), gate.claim.ttl_ms
             ),
             "set the route's timeout to 5s, or increase claim.ttl_ms",
         ));
@@ -130,7 +130,7 @@ fn idle(gateway: &Gateway<'_>, cluster: &str) -> Option<Diagnostic> {
         Diagnostic::warning(
             "origin-idle",
             cluster.place(),
-            format!("idle connections stay open for {}, but the origin closes them after {} s: an order can hit a closing connection", shown(idle_ms), ORIGIN_IDLE_MS / 1_000),
+            format!("idle connections stay open for {}, but the origin closes them after {} s: an order can hit a closing connection", display_ms(idle_ms), ORIGIN_IDLE_MS / 1_000),
             "set idle_timeout: 60s in the cluster's common_http_protocol_options",
         )
     })
@@ -146,10 +146,10 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     let (place, connect_ms) = match filter.host {
         Host::Native => return None,
         Host::Wasm => {
-            let way = bridge_route(gateway.envoy, &gate.redis.cluster, "").ok()?;
+            let route = bridge_route(gateway.envoy, &gate.redis.cluster, "").ok()?;
             // Envoy's default.
-            let connect_ms = duration_ms(way.upstream.value, "connect_timeout").unwrap_or(5_000);
-            (way.upstream.place(), connect_ms)
+            let connect_ms = duration_ms(route.upstream.value, "connect_timeout").unwrap_or(5_000);
+            (route.upstream.place(), connect_ms)
         }
     };
     (connect_ms >= deadline_ms).then(|| {
@@ -162,7 +162,7 @@ fn connect(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Option<Diagnostic> {
     })
 }
 
-fn shown(ms: u64) -> String {
+fn display_ms(ms: u64) -> String {
     match ms {
         0 | u64::MAX => "ever".to_owned(),
         ms => format!("{ms} ms"),

@@ -10,8 +10,10 @@ use crate::facts::{GatewayEnvironment, Login};
 pub(super) fn logins(gateway: &Gateway<'_>, environment: &GatewayEnvironment) -> Vec<Login> {
     let ways = clusters(gateway)
         .into_iter()
-        .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
-    let bridges = ways.filter_map(|way| bridge_settings(way.bridge));
+        .filter_map(|(cluster, requesting)| {
+            bridge_route(gateway.envoy, &cluster, &requesting).ok()
+        });
+    let bridges = ways.filter_map(|route| bridge_settings(route.bridge));
     let native = gateway.filters.iter().filter_map(|filter| filter.native());
     let mut logins = Vec::new();
     for settings in bridges.chain(native) {

@@ -6,6 +6,7 @@ mod durations;
 mod logins;
 mod origin;
 mod redis;
+mod redis_routes;
 mod replies;
 mod routes;
 mod secrets;
@@ -13,7 +14,6 @@ mod settings;
 mod sql;
 mod stats;
 mod tls;
-mod ways;
 
 use crate::diagnostic::Diagnostic;
 use crate::envoy::Envoy;
@@ -97,7 +97,7 @@ pub fn redis_tls(envoy: &Envoy) -> Vec<TlsTarget> {
 fn examine_gateway(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
     settings::check(gateway, findings);
     bridge::check(gateway, findings);
-    ways::check(gateway, findings);
+    redis_routes::check(gateway, findings);
     routes::check(gateway, findings);
     replies::check(gateway, findings);
     durations::check(gateway, findings);

@@ -25,7 +25,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
 
 fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
     filter.accepted()?;
-    let (has, what, flag) = match *filter.kind {
+    let (has, subject, flag) = match *filter.kind {
         LINKS => (origin.has_links, "short links", "--links (WEIR_LINKS)"),
         EVENTS => (
             origin.has_events,
@@ -43,7 +43,7 @@ fn has_domain(filter: &Filter<'_>, origin: &OriginFacts) -> Option<Diagnostic> {
         Diagnostic::error(
             "origin-without",
             filter.place(),
-            format!("the origin runs without {what}"),
+            format!("the origin runs without {subject}"),
             format!("start it with {flag}"),
         )
     })
@@ -59,7 +59,7 @@ pub(super) fn clusters(gateway: &Gateway<'_>) -> Vec<String> {
             None => of_links().map(|links| links.origin.cluster.as_str()),
         };
         if let Some(cluster) = cluster
-            && !clusters.iter().any(|known| known == cluster)
+            && !clusters.iter().any(|existing| existing == cluster)
         {
             clusters.push(cluster.to_owned());
         }

@@ -463,7 +463,7 @@ fn admin_cluster<'a>(
 fn is_origin(gateway: &Gateway<'_>, cluster: &str) -> bool {
     super::origin::clusters(gateway)
         .iter()
-        .any(|known| known == cluster)
+        .any(|existing| existing == cluster)
 }
 
 /// The cluster of a gate's orders.

@@ -22,12 +22,15 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
         ));
         findings.extend(claim_keys(gateway, filter));
     }
-    for (cluster, asking) in clusters(gateway) {
-        if let Ok(way) = bridge_route(gateway.envoy, &cluster, &asking) {
+    for (cluster, requesting) in clusters(gateway) {
+        if let Ok(route) = bridge_route(gateway.envoy, &cluster, &requesting) {
             let mut names = Vec::new();
-            collect_variables(&bridge_settings(way.bridge).unwrap_or_default(), &mut names);
-            let place = format!("listener {}, filter redis-bridge", way.listener.name());
-            findings.extend(variables(gateway, Some(way.bridge), &place, &names));
+            collect_variables(
+                &bridge_settings(route.bridge).unwrap_or_default(),
+                &mut names,
+            );
+            let place = format!("listener {}, filter redis-bridge", route.listener.name());
+            findings.extend(variables(gateway, Some(route.bridge), &place, &names));
         }
     }
     if let Some(environment) = gateway.environment {
@@ -95,7 +98,7 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
     let (Some(gate), Some(origin)) = (filter.gate(), gateway.origin) else {
         return Vec::new();
     };
-    let Some(known) = &origin.claim_keys else {
+    let Some(existing) = &origin.claim_keys else {
         return vec![Diagnostic::error(
             "claim-secret",
             filter.place(),
@@ -108,8 +111,8 @@ fn claim_keys(gateway: &Gateway<'_>, filter: &Filter<'_>) -> Vec<Diagnostic> {
         return Vec::new();
     };
     let place = filter.place();
-    let Some(theirs) = known.iter().find(|key| key.id == signing.id) else {
-        let ids: Vec<&str> = known.iter().map(|key| key.id.as_str()).collect();
+    let Some(theirs) = existing.iter().find(|key| key.id == signing.id) else {
+        let ids: Vec<&str> = existing.iter().map(|key| key.id.as_str()).collect();
         return vec![Diagnostic::error(
             "claim-key-id",
             place,

@@ -13,10 +13,12 @@ const UPSTREAM_TLS: &str = "tls.v3.UpstreamTlsContext";
 pub(super) fn targets(gateway: &Gateway<'_>) -> Vec<TlsTarget> {
     let ways = clusters(gateway)
         .into_iter()
-        .filter_map(|(cluster, asking)| bridge_route(gateway.envoy, &cluster, &asking).ok());
+        .filter_map(|(cluster, requesting)| {
+            bridge_route(gateway.envoy, &cluster, &requesting).ok()
+        });
     // Several request clusters may share one upstream.
     let mut targets = Vec::new();
-    for target in ways.flat_map(|way| of_cluster(&way.upstream)) {
+    for target in ways.flat_map(|route| of_cluster(&route.upstream)) {
         if !targets.contains(&target) {
             targets.push(target);
         }

@@ -110,7 +110,7 @@ fn misspelt_variable_of_the_gateway_is_a_finding() {
 }
 
 #[test]
-fn env_file_is_parsed_like_other_tools_do() {
+fn env_file_is_parsed_like_in_other_tools() {
     let text = "# a comment\n\nA=1\nexport B=\"two words\"\nC='x=y'\n D = 4 \n";
     let read = GatewayEnvironment::read(text, "file").unwrap();
     let value = |name: &str| read.variables[name].as_str();

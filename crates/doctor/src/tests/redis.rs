@@ -84,7 +84,7 @@ fn refused_write_is_one_finding_by_its_cause() {
 }
 
 #[test]
-fn redis_that_will_fail_soon_is_a_finding() {
+fn imminent_redis_failure_is_reported() {
     let replica = |redis: &mut RedisFacts| redis.is_replica = Some(true);
     assert_eq!(with(replica), ["redis-replica"]);
     let used = |percent: u64| {

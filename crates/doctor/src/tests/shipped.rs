@@ -283,10 +283,10 @@ fn filter_labels_match_the_shipped_stats_tags() {
             .iter()
             .map(|tag| tag["tag_name"].as_str().unwrap())
             .collect();
-        let mut wanted = filter.labels.to_vec();
+        let mut expected = filter.labels.to_vec();
         tags.sort_unstable();
-        wanted.sort_unstable();
-        assert_eq!(tags, wanted, "{file}");
+        expected.sort_unstable();
+        assert_eq!(tags, expected, "{file}");
     }
 }
 

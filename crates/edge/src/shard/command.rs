@@ -211,7 +211,10 @@ impl ShardCommand {
             } => settle::call(keys, user, *generation, *deduction),
             Self::Charge { user, generation } => charge::call(keys, user, *generation),
             Self::Cancel { user, generation } => cancel::call(keys, user, *generation),
-            Self::Lend { to_shard, wanted } => lend::call(keys, *to_shard, *wanted),
+            Self::Lend {
+                to_shard,
+                wanted: requested,
+            } => lend::call(keys, *to_shard, *requested),
             Self::Deposit {
                 from_shard,
                 transfer,
@@ -223,10 +226,20 @@ impl ShardCommand {
                 Err(_) => overdue::all(keys, *limit),
             },
             Self::Recount(sums) => recount::call(keys, sums),
-            Self::RaiseMark { mark, seen } => raise_mark::call(keys, *mark, seen),
-            Self::Restock { units, seen } => restock::call(keys, *units, seen),
+            Self::RaiseMark {
+                mark,
+                seen: observed,
+            } => raise_mark::call(keys, *mark, observed),
+            Self::Restock {
+                units,
+                seen: observed,
+            } => restock::call(keys, *units, observed),
             Self::StockChange(change) => stock_change::call(keys, *change),
-            Self::Correct { user, seen, known } => correct::call(keys, user, seen, known),
+            Self::Correct {
+                user,
+                seen: observed,
+                known: existing,
+            } => correct::call(keys, user, observed, existing),
             Self::Warm { units, token } => warm::call(keys, *units, token.as_deref()),
             Self::Wipe { token, lease_ms } => wipe::call(keys, token, *lease_ms),
             Self::Restore { token, users } => {

@@ -149,9 +149,9 @@ impl Link {
     fn pass(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
         let now_ms = self.now_ms;
-        self.record.take_if(|kept| kept.is_over(now_ms));
-        self.used.take_if(|kept| kept.is_over(now_ms));
-        self.marks.retain(|_, kept| !kept.is_over(now_ms));
+        self.record.take_if(|retained| retained.is_over(now_ms));
+        self.used.take_if(|retained| retained.is_over(now_ms));
+        self.marks.retain(|_, retained| !retained.is_over(now_ms));
     }
 
     /// Returns the reply, and whether the state changed.
@@ -160,11 +160,14 @@ impl Link {
             LinkCommand::Read { permille, purpose } => self.read(*permille, purpose),
             LinkCommand::Back { name, mark_ms } => self.back(name, *mark_ms),
             LinkCommand::Get(Name::Record) => {
-                let record = self.record.as_ref().map(|kept| kept.value.clone());
+                let record = self.record.as_ref().map(|retained| retained.value.clone());
                 (record.map_or(Value::Null, reply::text), false)
             }
             LinkCommand::Get(Name::Clicks) => {
-                let used = self.used.as_ref().map(|kept| kept.value.to_string());
+                let used = self
+                    .used
+                    .as_ref()
+                    .map(|retained| retained.value.to_string());
                 (used.map_or(Value::Null, reply::text), false)
             }
             LinkCommand::Set {
@@ -191,23 +194,23 @@ impl Link {
         let Some((life_ms, max)) = numbers(&text) else {
             return (read_reply(text, self.left_ms(until_ms), None), false);
         };
-        let used = self.used.as_ref().map_or(0, |kept| kept.value);
-        let mut left = (max > 0).then(|| max.saturating_sub(used));
+        let used = self.used.as_ref().map_or(0, |retained| retained.value);
+        let mut remaining = (max > 0).then(|| max.saturating_sub(used));
         let mut takes = None;
-        if let (Some(now_left), Purpose::Click { name, mark_ms }) = (left, purpose) {
-            match self.marks.get(name).map(|kept| kept.value) {
+        if let (Some(now_left), Purpose::Click { name, mark_ms }) = (remaining, purpose) {
+            match self.marks.get(name).map(|retained| retained.value) {
                 None if now_left > 0 => takes = Some((now_left, name, *mark_ms)),
-                Some(ClickMark::Used(before)) => left = Some(before),
+                Some(ClickMark::Used(before)) => remaining = Some(before),
                 None | Some(ClickMark::Back) => {}
             }
         }
         let mut is_change = takes.is_some();
         let pttl = self.left_ms(until_ms).map_or(-1, i128::from);
-        let gone = (i128::from(life_ms) - pttl) * 1_000;
+        let removed = (i128::from(life_ms) - pttl) * 1_000;
         if *purpose != Purpose::Look
             && life_ms > 0
-            && left != Some(0)
-            && gone > i128::from(life_ms) * i128::from(permille)
+            && remaining != Some(0)
+            && removed > i128::from(life_ms) * i128::from(permille)
         {
             until_ms = Some(self.now_ms.saturating_add(life_ms));
             self.expire(Name::Record, until_ms);
@@ -218,7 +221,10 @@ impl Link {
         if let Some((before, name, mark_ms)) = takes {
             self.take(before, name, (until_ms, mark_ms));
         }
-        (read_reply(text, self.left_ms(until_ms), left), is_change)
+        (
+            read_reply(text, self.left_ms(until_ms), remaining),
+            is_change,
+        )
     }
 
     /// Uses a click, with the number of clicks left before it and the link's lifetime.
@@ -242,7 +248,7 @@ impl Link {
 
     /// See `link_back.lua`.
     fn back(&mut self, name: &str, mark_ms: u64) -> (Value, bool) {
-        let before = self.marks.get(name).map(|kept| kept.value);
+        let before = self.marks.get(name).map(|retained| retained.value);
         self.mark(name, ClickMark::Back, mark_ms);
         let was_used = matches!(before, Some(ClickMark::Used(_)));
         if was_used {
@@ -285,10 +291,11 @@ impl Link {
             };
         }
         // Redis has the record of a link without a click limit: this copy is dropped.
-        let has_max =
-            |kept: &mut ExpiringValue<String>| numbers(&kept.value).is_some_and(|(_, max)| max > 0);
+        let has_max = |value: &mut ExpiringValue<String>| {
+            numbers(&value.value).is_some_and(|(_, max)| max > 0)
+        };
         let is_left = match names.contains(&Name::Clicks) {
-            true => self.record.take_if(|kept| !has_max(kept)).is_some(),
+            true => self.record.take_if(|value| !has_max(value)).is_some(),
             false => false,
         };
         (reply::integer(count), count > 0 || is_left)
@@ -297,8 +304,8 @@ impl Link {
     /// Sets an expiry. Returns whether the value exists.
     fn expire(&mut self, name: Name, until_ms: Option<u64>) -> bool {
         let end = match name {
-            Name::Record => self.record.as_mut().map(|kept| &mut kept.until_ms),
-            Name::Clicks => self.used.as_mut().map(|kept| &mut kept.until_ms),
+            Name::Record => self.record.as_mut().map(|retained| &mut retained.until_ms),
+            Name::Clicks => self.used.as_mut().map(|retained| &mut retained.until_ms),
         };
         let is_there = end.is_some();
         if let Some(end) = end {
@@ -313,12 +320,16 @@ impl Link {
 }
 
 /// `{record, pttl, left}`
-fn read_reply(record: String, left_ms: Option<u64>, left: Option<u64>) -> Value {
+fn read_reply(record: String, left_ms: Option<u64>, remaining: Option<u64>) -> Value {
     let bounded = |number: Option<u64>| {
         let number = number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         Value::Integer(number.unwrap_or(-1))
     };
-    Value::Array(vec![reply::text(record), bounded(left_ms), bounded(left)])
+    Value::Array(vec![
+        reply::text(record),
+        bounded(left_ms),
+        bounded(remaining),
+    ])
 }
 
 /// The lifetime and the click limit at the beginning of a record; `None` if it has none.
@@ -512,7 +523,7 @@ mod tests {
         held.run(&set, NOW_MS);
         held.run(&command(&[b"PERSIST", &clicks]), NOW_MS);
         assert_eq!(read(&mut held, 2, NOW_MS).0, None, "it counts none");
-        assert_eq!(held.used.as_ref().map(|kept| kept.value), Some(1));
+        assert_eq!(held.used.as_ref().map(|retained| retained.value), Some(1));
     }
 
     #[test]

@@ -58,18 +58,18 @@ pub fn claims(replies: &[ClaimReply]) -> Value {
 }
 
 fn claim(reply: &ClaimReply) -> String {
-    let granted = |code: u8, held: &OpenClaim| {
+    let granted = |code: u8, open_claim: &OpenClaim| {
         let OpenClaim {
             generation,
             quantity,
             deadline_ms,
             delivery,
-        } = held;
+        } = open_claim;
         format!("{code} {generation} {quantity} {deadline_ms} {delivery}")
     };
     match reply {
-        ClaimReply::Granted(held) => granted(1, held),
-        ClaimReply::GrantedAgain(held) => granted(2, held),
+        ClaimReply::Granted(open_claim) => granted(1, open_claim),
+        ClaimReply::GrantedAgain(open_claim) => granted(2, open_claim),
         ClaimReply::CapReached { generation } => format!("3 {generation}"),
         ClaimReply::Empty { epoch, open_claims } => format!("4 {epoch} {open_claims}"),
         ClaimReply::Cold => "5".into(),
@@ -96,14 +96,14 @@ pub fn lend(reply: LendReply) -> Value {
 }
 
 /// The reply of `probe.lua` for one shard.
-pub fn probe(seen: &ShardProbe) -> Value {
-    Value::Array(match seen.stock {
+pub fn probe(observed: &ShardProbe) -> Value {
+    Value::Array(match observed.stock {
         None => vec![],
         Some(stock) => vec![
             integer(stock),
-            integer(seen.epoch),
-            integer(seen.open_claims),
-            integer(seen.moving),
+            integer(observed.epoch),
+            integer(observed.open_claims),
+            integer(observed.moving),
         ],
     })
 }
@@ -182,12 +182,12 @@ mod tests {
     fn over_the_wire(value: &Value) -> Value {
         let mut bytes = Vec::new();
         encode(value, &mut bytes);
-        let (heard, used) = weir_base::resp::decode(&bytes).unwrap();
+        let (received, used) = weir_base::resp::decode(&bytes).unwrap();
         assert_eq!(used, bytes.len());
-        heard
+        received
     }
 
-    fn held(delivery: u32) -> OpenClaim {
+    fn open_claim(delivery: u32) -> OpenClaim {
         OpenClaim {
             generation: 1_700_000_000_001,
             quantity: 1,
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn claim_replies_round_trip() {
         let replies = [
-            ClaimReply::Granted(held(0)),
-            ClaimReply::GrantedAgain(held(3)),
+            ClaimReply::Granted(open_claim(0)),
+            ClaimReply::GrantedAgain(open_claim(3)),
             ClaimReply::CapReached { generation: 0 },
             ClaimReply::Empty {
                 epoch: 7,
@@ -211,8 +211,8 @@ mod tests {
             ClaimReply::NotReserved,
             ClaimReply::Draining,
         ];
-        let heard = over_the_wire(&claims(&replies));
-        assert_eq!(scripts::claim::parse(&heard, 8).unwrap(), replies);
+        let received = over_the_wire(&claims(&replies));
+        assert_eq!(scripts::claim::parse(&received, 8).unwrap(), replies);
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
             LendReply::Nothing,
             LendReply::Cold,
         ] {
-            let heard = over_the_wire(&lend(reply));
-            assert_eq!(scripts::lend::parse(&heard).unwrap(), reply);
+            let received = over_the_wire(&lend(reply));
+            assert_eq!(scripts::lend::parse(&received).unwrap(), reply);
         }
         let cold = ShardProbe {
             stock: None,
@@ -238,8 +238,8 @@ mod tests {
             open_claims: 1,
             moving: 2,
         };
-        let heard = over_the_wire(&Value::Array(vec![probe(&cold), probe(&warm)]));
-        assert_eq!(scripts::probe::parse(&heard, 2).unwrap(), [cold, warm]);
+        let received = over_the_wire(&Value::Array(vec![probe(&cold), probe(&warm)]));
+        assert_eq!(scripts::probe::parse(&received, 2).unwrap(), [cold, warm]);
         let terms = Audit {
             stock: Some(3),
             version: 6,
@@ -264,17 +264,17 @@ mod tests {
                 units: -3,
             },
         };
-        let heard = over_the_wire(&audit(&terms));
-        assert_eq!(scripts::audit::parse(&heard).unwrap(), terms);
+        let received = over_the_wire(&audit(&terms));
+        assert_eq!(scripts::audit::parse(&received).unwrap(), terms);
     }
 
     #[test]
     fn overdue_claim_replies_round_trip() {
         let claims = [Overdue {
             user: UserId::new("u;1").unwrap(),
-            held: held(0),
+            held: open_claim(0),
         }];
-        let heard = over_the_wire(&overdue(&claims));
-        assert_eq!(scripts::overdue::parse(&heard).unwrap(), claims);
+        let received = over_the_wire(&overdue(&claims));
+        assert_eq!(scripts::overdue::parse(&received).unwrap(), claims);
     }
 }

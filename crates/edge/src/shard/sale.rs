@@ -128,7 +128,10 @@ impl ShardCommand {
             } => integer(ledger.settle(user, *generation, *deduction).code()),
             Self::Charge { user, generation } => integer(ledger.charge(user, *generation).code()),
             Self::Cancel { user, generation } => integer(ledger.cancel(user, *generation).code()),
-            Self::Lend { to_shard, wanted } => reply::lend(ledger.lend(*to_shard, *wanted)),
+            Self::Lend {
+                to_shard,
+                wanted: requested,
+            } => reply::lend(ledger.lend(*to_shard, *requested)),
             Self::Deposit {
                 from_shard,
                 transfer,
@@ -159,10 +162,20 @@ impl ShardCommand {
     fn repair(&self, ledger: &mut ShardLedger, now_us: u64) -> Value {
         match self {
             Self::Recount(sums) => flag(ledger.recount(sums)),
-            Self::RaiseMark { mark, seen } => flag(ledger.raise_mark(*mark, seen)),
-            Self::Restock { units, seen } => flag(ledger.restock(*units, seen)),
+            Self::RaiseMark {
+                mark,
+                seen: observed,
+            } => flag(ledger.raise_mark(*mark, observed)),
+            Self::Restock {
+                units,
+                seen: observed,
+            } => flag(ledger.restock(*units, observed)),
             Self::StockChange(change) => reply::changed(ledger.change(*change)),
-            Self::Correct { user, seen, known } => flag(ledger.correct(user, seen, known)),
+            Self::Correct {
+                user,
+                seen: observed,
+                known: existing,
+            } => flag(ledger.correct(user, observed, existing)),
             Self::Warm { units, token } => flag(ledger.warm(*units, token.as_deref())),
             Self::Wipe { token, lease_ms } => integer(ledger.wipe(token, *lease_ms).code()),
             Self::Restore { token, users } => {

@@ -131,9 +131,9 @@ impl Bench {
     }
 
     fn enqueue(&mut self, stream: u32, job: u32, now_ms: u64) -> Result<(), PumpFull> {
-        let taken = self.pump.enqueue(stream, job, now_ms, &mut self.effects);
+        let accepted = self.pump.enqueue(stream, job, now_ms, &mut self.effects);
         self.apply();
-        taken
+        accepted
     }
 
     fn enqueue_all(&mut self, streams: core::ops::Range<u32>, now_ms: u64) {
@@ -466,9 +466,9 @@ fn jobs_of_one_stream_are_accepted_all_or_none() {
     });
     let enqueue_all = |bench: &mut Bench, jobs: core::ops::Range<u32>| {
         let effects = &mut bench.effects;
-        let taken = bench.pump.enqueue_all(1, jobs, 0, effects);
+        let accepted = bench.pump.enqueue_all(1, jobs, 0, effects);
         bench.apply();
-        taken
+        accepted
     };
     assert_eq!(enqueue_all(&mut bench, 0..3), Ok(()));
     assert_eq!((bench.pump.waiting(), bench.wakes), (3, 1));

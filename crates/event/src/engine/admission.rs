@@ -84,7 +84,7 @@ impl<D: SharedData + Clone> Admission<D> {
         effects: &mut Effects,
     ) {
         let (key, visitor) = (admitted.stamps.key.clone(), admitted.visitor.clone());
-        let known = IdentifiedRequest {
+        let existing = IdentifiedRequest {
             request,
             key: key.as_str(),
             visitor: visitor.as_ref().map(|visitor| visitor.as_str()),
@@ -92,7 +92,7 @@ impl<D: SharedData + Clone> Admission<D> {
         self.waiting.insert(stream, admitted);
         let event = Event::Request {
             stream,
-            request: &known,
+            request: &existing,
         };
         self.handle(event, effects);
     }

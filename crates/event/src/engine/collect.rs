@@ -110,7 +110,7 @@ fn page(origin: &[u8]) -> Option<String> {
 /// The answer to a preflight. It has no key header, so any key may allow the page, or the key in the query.
 fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) -> AnsweredRequest {
     let key = fields.write_key();
-    let may_be = |known: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&known.key, key));
+    let may_be = |existing: &&WriteKey| key.as_ref().is_none_or(|key| is_same(&existing.key, key));
     let mut keys = config.keys.iter().filter(may_be);
     let allowing = page.filter(|page| keys.any(|key| key.origins.allow(page.as_bytes())));
     match allowing {
@@ -122,8 +122,8 @@ fn preflight(config: &CheckedConfig, fields: &Fields<'_>, page: Option<&str>) ->
     }
 }
 
-fn is_same(known: &[u8], key: &[u8]) -> bool {
-    known.ct_eq(key).into()
+fn is_same(existing: &[u8], key: &[u8]) -> bool {
+    existing.ct_eq(key).into()
 }
 
 struct Collect<'a> {
@@ -209,14 +209,14 @@ impl Collect<'_> {
     fn check_body(&self) -> Result<(), RefusalReason> {
         let essence = self.fields.content_type.split(|byte| *byte == b';').next();
         let essence = essence.unwrap_or_default().trim_ascii();
-        let is = |known: &str| essence.eq_ignore_ascii_case(known.as_bytes());
+        let is = |existing: &str| essence.eq_ignore_ascii_case(existing.as_bytes());
         // A beacon must be text to avoid a preflight.
         if !is("application/json") && !is("text/plain") {
             return Err(RefusalReason::ContentType);
         }
         let encoding = self.fields.content_encoding.unwrap_or(b"identity");
-        let mut known = CONTENT_ENCODINGS.iter();
-        if !known.any(|known| encoding.eq_ignore_ascii_case(known.as_bytes())) {
+        let mut existing = CONTENT_ENCODINGS.iter();
+        if !existing.any(|existing| encoding.eq_ignore_ascii_case(existing.as_bytes())) {
             return Err(RefusalReason::ContentEncoding);
         }
         let length = self
@@ -234,8 +234,8 @@ impl Collect<'_> {
     /// The strictest consent of the person, the browser and the key's default.
     fn consent(&self, key: &WriteKey) -> Result<Consent, RefusalReason> {
         let signals = self.config.signals;
-        let said = self.fields.consent().map_err(|_| RefusalReason::Consent)?;
-        Ok(said
+        let response = self.fields.consent().map_err(|_| RefusalReason::Consent)?;
+        Ok(response
             .unwrap_or(key.consent)
             .and(signals.consent(self.fields.has_gpc, self.fields.has_dnt)))
     }

@@ -191,10 +191,10 @@ fn checked_keys(
     for (index, config) in configs.into_iter().enumerate() {
         let at = format!("keys[{index}]");
         let key = config.checked(&at, environment)?;
-        if keys.iter().any(|known| known.name == key.name) {
+        if keys.iter().any(|existing| existing.name == key.name) {
             return Err(FieldError::new(format!("{at}.name"), "is there twice"));
         }
-        if keys.iter().any(|known| known.key == key.key) {
+        if keys.iter().any(|existing| existing.key == key.key) {
             let problem = "has the same key as another entry";
             return Err(FieldError::new(at, problem));
         }

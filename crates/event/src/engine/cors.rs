@@ -45,7 +45,11 @@ impl Origins {
 
     /// Whether a page of `origin`, a value of that header, may send.
     pub(crate) fn allow(&self, origin: &[u8]) -> bool {
-        self.is_any || self.list.iter().any(|known| known.as_bytes() == origin)
+        self.is_any
+            || self
+                .list
+                .iter()
+                .any(|existing| existing.as_bytes() == origin)
     }
 }
 

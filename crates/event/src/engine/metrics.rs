@@ -99,7 +99,7 @@ impl EventCounters {
         let views = Counters::new(metrics, Views::ALL, |outcome| {
             format!("{PREFIX}_views_total.outcome.{}", outcome.label())
         });
-        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
+        let mut total = |subject: &str| metrics.counter(format!("{PREFIX}_{subject}_total"));
         Self {
             requests,
             observed,

@@ -207,11 +207,12 @@ impl Observer {
         let cookie = fields.cookie(&self.config.consent_cookie);
         let cookie = cookie.map(|word| Consent::from_label(word).unwrap_or(Consent::None));
         let header = fields.consent().unwrap_or(Some(Consent::None));
-        let said = match (cookie, header) {
+        let response = match (cookie, header) {
             (Some(cookie), Some(header)) => Some(cookie.and(header)),
             (cookie, header) => cookie.or(header),
         };
-        said.unwrap_or(self.config.consent)
+        response
+            .unwrap_or(self.config.consent)
             .and(self.signals.consent(fields.has_gpc, fields.has_dnt))
     }
 
@@ -265,26 +266,29 @@ impl Observer {
 #[derive(Debug)]
 struct Agents {
     seed: u64,
-    known: BTreeMap<u64, bool>,
+    cached: BTreeMap<u64, bool>,
 }
 
 impl Agents {
     /// `seed` must be unknown to clients.
     fn new(seed: u64) -> Self {
-        let known = BTreeMap::new();
-        Self { seed, known }
+        let existing = BTreeMap::new();
+        Self {
+            seed,
+            cached: existing,
+        }
     }
 
     fn is_bot(&mut self, user_agent: &[u8]) -> bool {
         let key = seeded_hash(self.seed, user_agent);
-        if let Some(is_bot) = self.known.get(&key) {
+        if let Some(is_bot) = self.cached.get(&key) {
             return *is_bot;
         }
-        if self.known.len() >= AGENTS_MAX {
-            self.known.clear();
+        if self.cached.len() >= AGENTS_MAX {
+            self.cached.clear();
         }
         let is_bot = UserAgent::new(user_agent).is_bot();
-        self.known.insert(key, is_bot);
+        self.cached.insert(key, is_bot);
         is_bot
     }
 }
@@ -341,7 +345,7 @@ mod tests {
             let name = alloc::format!("Mozilla/5.0 (number {n})");
             assert!(!agents.is_bot(name.as_bytes()));
             assert!(agents.is_bot(b"Googlebot/2.1"));
-            assert!(agents.known.len() <= AGENTS_MAX);
+            assert!(agents.cached.len() <= AGENTS_MAX);
         }
     }
 

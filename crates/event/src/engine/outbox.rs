@@ -192,19 +192,19 @@ impl Outbox {
         }
         match BatchOutcome::read(response) {
             BatchOutcome::Failed { wait_ms } => self.failed(wait_ms, now_ms, effects),
-            taken => {
-                self.complete_batch(&taken, effects);
+            accepted => {
+                self.complete_batch(&accepted, effects);
                 self.send(now_ms, effects);
             }
         }
     }
 
-    fn complete_batch(&mut self, taken: &BatchOutcome, effects: &mut Effects) {
+    fn complete_batch(&mut self, accepted: &BatchOutcome, effects: &mut Effects) {
         let Some(batch) = self.closed.pop_front() else {
             return;
         };
         let views = &self.counters.views;
-        match taken {
+        match accepted {
             BatchOutcome::Judged { rejected, why } => {
                 let rejected = batch.views.min(*rejected);
                 views.add(Views::Rejected, rejected);
@@ -258,7 +258,7 @@ impl BatchOutcome {
         };
         match response.status {
             200..=299 => match serde_json::from_slice::<Answer>(&response.body) {
-                Ok(answer) => Self::judged(answer),
+                Ok(answer) => Self::from_answer(answer),
                 // The server is not an origin of events.
                 Err(_) => Self::Refused(response.status),
             },
@@ -271,7 +271,7 @@ impl BatchOutcome {
 }
 
 impl BatchOutcome {
-    fn judged(answer: Answer) -> Self {
+    fn from_answer(answer: Answer) -> Self {
         let mut verdicts = answer.verdicts.into_iter();
         Self::Judged {
             rejected: answer.rejected,

@@ -95,22 +95,25 @@ impl<'a> Fields<'a> {
             b"sec-gpc" => self.has_gpc |= is_signalled(Some(value)),
             b"dnt" => self.has_dnt |= is_signalled(Some(value)),
             name if name == CONSENT.as_bytes() => {
-                let said = Consent::from_label(value.trim_ascii()).ok_or(NoConsent);
-                self.consent = Some(self.consent.map_or(said, |before| strictest(before, said)));
+                let consent = Consent::from_label(value.trim_ascii()).ok_or(NoConsent);
+                self.consent = Some(
+                    self.consent
+                        .map_or(consent, |before| strictest(before, consent)),
+                );
             }
             name if PREFETCH_HEADERS
                 .iter()
-                .any(|known| name == known.as_bytes()) =>
+                .any(|existing| name == existing.as_bytes()) =>
             {
                 self.is_prefetch |= is_prefetch(value);
             }
             _ => {}
         }
         let mut removable = REMOVED.iter().chain(&PRIVATE);
-        if let Some(known) = removable.find(|known| name == known.as_bytes())
-            && !self.to_remove.contains(known)
+        if let Some(existing) = removable.find(|existing| name == existing.as_bytes())
+            && !self.to_remove.contains(existing)
         {
-            self.to_remove.push(known);
+            self.to_remove.push(existing);
         }
     }
 
@@ -215,8 +218,9 @@ mod tests {
 
     #[test]
     fn strictest_consent_wins_and_invalid_consent_means_none() {
-        let consent = |path: &str, said: &[&str]| {
-            let mut headers: Vec<(&str, &str)> = said.iter().map(|word| (CONSENT, *word)).collect();
+        let consent = |path: &str, response: &[&str]| {
+            let mut headers: Vec<(&str, &str)> =
+                response.iter().map(|word| (CONSENT, *word)).collect();
             headers.push((":path", path));
             Fields::from_headers(&Headers::new(&headers)).consent()
         };

@@ -106,8 +106,8 @@ fn anonymous_event_contains_no_personal_data() {
         (&None, &None, None)
     );
     let bytes = anonymous.encode();
-    let holds = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
-    assert!(!holds(b"u1") && !holds(b"v1") && holds(b"a1"));
+    let contains = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    assert!(!contains(b"u1") && !contains(b"v1") && contains(b"a1"));
     // Nor by its fingerprint: knowing a visitor does not help to find the event.
     let mut other = view();
     other.visitor = Some(VisitorId::new("v2").unwrap());
@@ -132,11 +132,11 @@ fn events_of_a_customer_share_one_partition() {
         ..first.clone()
     };
     assert_eq!(guest.partition_key(), "g:v1");
-    let nobody = Envelope {
+    let anonymous = Envelope {
         visitor: None,
         ..guest
     };
-    assert_eq!(nobody.partition_key(), "5f0c");
+    assert_eq!(anonymous.partition_key(), "5f0c");
 }
 
 #[test]

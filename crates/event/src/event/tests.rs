@@ -82,7 +82,7 @@ fn only_the_event_type_is_required() {
 }
 
 #[test]
-fn a_refusal_says_what_is_wrong_and_where() {
+fn refusal_names_the_problem_and_the_field() {
     let check = |json: &str, beginning: &str| {
         let rejection = refused(json);
         assert_eq!(rejection.reason, Reason::Invalid, "{json}");
@@ -273,7 +273,7 @@ fn missing_event_id_is_derived_from_key_and_content() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(event in events()) {
+    fn written_value_round_trips(event in events()) {
         let read = Event::read(&written(&event)).unwrap();
         prop_assert_eq!(read.fingerprint(), event.fingerprint());
         prop_assert_eq!(canonical(&read.attributes), canonical(&event.attributes));

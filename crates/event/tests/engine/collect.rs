@@ -52,7 +52,7 @@ fn forged_stamps_and_private_headers_are_removed() {
         (stamps.key.as_str(), stamps.received_ms),
         ("shop-web", NOW_MS)
     );
-    for gone in [
+    for removed in [
         "cookie",
         "authorization",
         "x-forwarded-for",
@@ -60,7 +60,7 @@ fn forged_stamps_and_private_headers_are_removed() {
         "x-weir-write-key",
         "x-weir-visitor",
     ] {
-        assert_eq!(stream.sent(gone), [""; 0], "{gone}");
+        assert_eq!(stream.sent(removed), [""; 0], "{removed}");
     }
     assert_eq!(host.count("weir_events_forged_total"), 1);
     host.post(&[]);
@@ -223,13 +223,13 @@ fn refused_consent_drops_and_limited_consent_anonymizes_events() {
     let none = host.post(&[("x-weir-consent", "none")]);
     let dropped = r#"{"accepted":0,"duplicates":0,"rejected":0,"verdicts":[],"dropped":true}"#;
     assert_eq!(none.answered(), (202, dropped));
-    for said in [
+    for response in [
         &[("x-weir-consent", "anonymous")][..],
         &[("sec-gpc", "1")],
         &[("sec-gpc", "1"), ("x-weir-consent", "full")],
     ] {
         let user = [("x-user-id", "alice"), ("x-forwarded-for", "203.0.113.7")];
-        let stream = host.post(&[said, &user].concat());
+        let stream = host.post(&[response, &user].concat());
         let stamps = stream.stamps().unwrap();
         assert_eq!((stamps.consent, stamps.address), (Consent::Anonymous, None));
         assert_eq!(stream.sent("x-user-id"), [""; 0]);
@@ -266,7 +266,7 @@ fn sampling_of_a_visitor_is_consistent() {
     let keys = config(r#""collect":{}"#)
         .replace(r#""kind":"browser""#, r#""kind":"browser","sample":0.5"#);
     let (mut one, mut other) = (Host::with(&keys), Host::with(&keys));
-    let mut kept = 0;
+    let mut retained = 0;
     for n in 0..200 {
         let visitor = format!("v{n}");
         let header = [("x-weir-visitor", &*visitor)];
@@ -278,9 +278,9 @@ fn sampling_of_a_visitor_is_consistent() {
                 r#"{"accepted":0,"duplicates":0,"rejected":0,"verdicts":[],"sampled":true}"#;
             assert_eq!(one.post(&header).answered(), (202, sampled));
         }
-        kept += u32::from(is_kept);
+        retained += u32::from(is_kept);
     }
-    assert!((70..=130).contains(&kept), "{kept}");
+    assert!((70..=130).contains(&retained), "{retained}");
     // Without a visitor the address counts, which is the same here.
     let first = one.post(&[]).goes_on();
     assert!((0..20).all(|_| one.post(&[]).goes_on() == first));

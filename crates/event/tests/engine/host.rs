@@ -63,7 +63,7 @@ pub enum State {
 impl Stream {
     /// All current values of a request header.
     pub fn sent(&self, name: &str) -> Vec<&str> {
-        let headers = self.headers.iter().filter(|(known, _)| known == name);
+        let headers = self.headers.iter().filter(|(existing, _)| existing == name);
         headers.map(|(_, value)| value.as_str()).collect()
     }
 
@@ -159,7 +159,7 @@ impl Host {
             ("content-length", "42"),
             ("x-weir-write-key", WEB_KEY),
         ];
-        let is_other = |name: &str| other.iter().any(|(known, _)| *known == name);
+        let is_other = |name: &str| other.iter().any(|(existing, _)| *existing == name);
         let usual = usual.into_iter().filter(|(name, _)| !is_other(name));
         let headers: Vec<_> = usual.chain(other.iter().copied()).collect();
         let stream = self.request(&headers);
@@ -243,7 +243,7 @@ impl Host {
         metrics.collect(|index, count| {
             *counts.entry(names[index].clone()).or_default() += count;
         });
-        assert!(names.iter().any(|known| known == name), "{name}");
+        assert!(names.iter().any(|existing| existing == name), "{name}");
         self.counts.get(name).copied().unwrap_or(0)
     }
 
@@ -304,13 +304,13 @@ impl Host {
                 stream.state = State::GoesOn { is_over }
             }
             (State::Waiting, Effect::RemoveRequestHeader { name, .. }) => {
-                stream.headers.retain(|(known, _)| *known != name);
+                stream.headers.retain(|(existing, _)| *existing != name);
             }
             (State::Waiting, Effect::AddRequestHeader { name, value, .. }) => {
                 stream.headers.push((name.into(), value));
             }
             (State::Waiting, Effect::SetPath { path, .. }) => {
-                stream.headers.retain(|(known, _)| known != ":path");
+                stream.headers.retain(|(existing, _)| existing != ":path");
                 stream.headers.push((":path".into(), path));
             }
             (State::GoesOn { .. }, Effect::SetResponseHeader { name, value, .. }) => {
@@ -322,7 +322,7 @@ impl Host {
 }
 
 /// The origin's response to a batch with these numbers of verdicts.
-pub fn judged(accepted: usize, rejected: usize) -> Option<FetchResponse> {
+pub fn verdicts_response(accepted: usize, rejected: usize) -> Option<FetchResponse> {
     let mut verdicts = String::new();
     for _ in 0..rejected {
         let comma = if verdicts.is_empty() { "" } else { "," };

@@ -4,7 +4,7 @@ use weir_engine::{Engine, Level};
 use weir_event::consent::Consent;
 use weir_event::stamps::{Kind, Stamps};
 
-use crate::host::{Host, NOW_MS, judged, status};
+use crate::host::{Host, NOW_MS, status, verdicts_response};
 
 fn host() -> Host {
     with("")
@@ -45,7 +45,7 @@ fn successful_page_response_is_recorded_as_a_view() {
     assert_eq!(event.visitor.as_ref().unwrap().as_str(), "v1");
     assert_eq!(event.at_ms, Some(NOW_MS));
     assert_eq!(event.attributes["sku"], "a 1");
-    let header = |name| fetch.headers.iter().find(|(known, _)| *known == name);
+    let header = |name| fetch.headers.iter().find(|(existing, _)| *existing == name);
     let stamps = Stamps::read(|name| header(name).map(|(_, value)| value.as_bytes())).unwrap();
     assert_eq!(
         (stamps.key.as_str(), stamps.kind),
@@ -54,7 +54,7 @@ fn successful_page_response_is_recorded_as_a_view() {
     assert_eq!((stamps.consent, stamps.address), (Consent::Full, None));
     assert_eq!(header(":path").unwrap().1, "/events");
     assert_eq!(&*fetch.cluster, "weir_origin");
-    host.answer_fetch(judged(1, 0));
+    host.answer_fetch(verdicts_response(1, 0));
     assert_eq!(views(&mut host), [1, 0, 0, 0]);
     assert_eq!(observed(&mut host, "view"), 1);
 }
@@ -109,15 +109,15 @@ fn bots_prefetches_and_missing_consent_record_no_view() {
 #[test]
 fn limited_consent_anonymizes_views() {
     let mut host = host();
-    let who = [("x-user-id", "alice"), ("x-weir-visitor", "v1")];
-    for said in [
+    let user = [("x-user-id", "alice"), ("x-weir-visitor", "v1")];
+    for response in [
         ("sec-gpc", "1"),
         ("cookie", "weir_consent=anonymous"),
         ("x-weir-consent", "anonymous"),
     ] {
-        host.viewed("a1", &[&who[..], &[said]].concat());
+        host.viewed("a1", &[&user[..], &[response]].concat());
     }
-    host.viewed("a1", &who);
+    host.viewed("a1", &user);
     host.advance(1_000);
     let (_, events) = host.batch();
     let named: Vec<bool> = events
@@ -151,14 +151,14 @@ fn views_are_batched_by_time_count_and_size() {
     }
     host.advance(1);
     assert_eq!(host.batch().1.len(), 3);
-    host.answer_fetch(judged(3, 0));
+    host.answer_fetch(verdicts_response(3, 0));
     assert_eq!(host.batch().1.len(), 3);
-    host.answer_fetch(judged(3, 0));
+    host.answer_fetch(verdicts_response(3, 0));
     assert!(host.fetches.is_empty(), "one view waits for its time");
     host.advance(500);
     let (_, events) = host.batch();
     assert_eq!(events[0].attributes["sku"], "s6");
-    host.answer_fetch(judged(1, 0));
+    host.answer_fetch(verdicts_response(1, 0));
     let mut host = with(r#""bytes_max":32768,"events_max":1000"#);
     for _ in 0..999 {
         host.viewed(&"x".repeat(64), &[]);
@@ -194,9 +194,9 @@ fn failed_view_batch_is_retried_before_other_views() {
     }
     assert_eq!(host.count("weir_events_batches_failed_total"), 4);
     host.advance(8_000);
-    host.answer_fetch(judged(1, 0));
+    host.answer_fetch(verdicts_response(1, 0));
     assert_eq!(host.batch().1[0].attributes["sku"], "a2");
-    host.answer_fetch(judged(1, 0));
+    host.answer_fetch(verdicts_response(1, 0));
     assert_eq!(views(&mut host), [2, 0, 0, 0]);
     let lines: Vec<Level> = host.log.iter().map(|(level, _)| *level).collect();
     assert_eq!(lines, [Level::Warn, Level::Info], "{:?}", host.log);
@@ -224,7 +224,7 @@ fn events_refused_by_origin_are_counted_and_do_not_block_others() {
     }
     host.advance(1_000);
     host.answer_fetch(status(404, "no such page"));
-    host.answer_fetch(judged(0, 2));
+    host.answer_fetch(verdicts_response(0, 2));
     assert_eq!(views(&mut host), [0, 2, 2, 0]);
     assert!(host.has_logged("refused 2 views with status 404"));
     assert!(host.has_logged("rejects views: view is unknown"));
@@ -236,7 +236,7 @@ fn events_refused_by_origin_are_counted_and_do_not_block_others() {
     // Even a response with more rejections than views.
     host.viewed("a", &[]);
     host.advance(1_000);
-    host.answer_fetch(judged(0, 9));
+    host.answer_fetch(verdicts_response(0, 9));
     assert_eq!(views(&mut host), [0, 3, 3, 0]);
 }
 
@@ -252,20 +252,20 @@ fn outbox_is_bounded_and_overflow_counted_during_origin_outage() {
     assert_eq!(host.fetches.len(), 1);
     assert_eq!(views(&mut host), [0, 0, 0, 970]);
     assert_eq!(host.batch().1[0].attributes["sku"], "first");
-    host.answer_fetch(judged(1, 0));
-    let mut kept = Vec::new();
+    host.answer_fetch(verdicts_response(1, 0));
+    let mut retained = Vec::new();
     for _ in 0..3 {
         let events = host.batch().1;
-        kept.extend(
+        retained.extend(
             events
                 .iter()
                 .map(|event| event.attributes["sku"].as_str().unwrap().to_owned()),
         );
-        host.answer_fetch(judged(10, 0));
+        host.answer_fetch(verdicts_response(10, 0));
         host.advance(1_000);
     }
     let latest: Vec<String> = (970..1_000).map(|n| format!("s{n}")).collect();
-    assert_eq!(kept, latest, "the latest are kept");
+    assert_eq!(retained, latest, "the latest are kept");
     assert_eq!(views(&mut host), [31, 0, 0, 970]);
 }
 

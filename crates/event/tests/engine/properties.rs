@@ -89,8 +89,8 @@ proptest! {
                     for name in REMOVED {
                         prop_assert!(went.sent(name).len() <= 1);
                     }
-                    for gone in ["cookie", "x-forwarded-for", "x-weir-write-key", "x-weir-visitor"] {
-                        prop_assert!(went.sent(gone).is_empty());
+                    for removed in ["cookie", "x-forwarded-for", "x-weir-write-key", "x-weir-visitor"] {
+                        prop_assert!(went.sent(removed).is_empty());
                     }
                     if stamps.consent == Consent::Anonymous {
                         prop_assert!(stamps.address.is_none() && went.sent("x-user-id").is_empty());

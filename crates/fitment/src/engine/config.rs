@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_redis_has_a_default() {
+    fn all_settings_except_redis_have_defaults() {
         let config = checked(r#"{"redis":{}}"#).unwrap();
         assert_eq!(config.bridges(), ["weir_redis"]);
         assert_eq!(
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_field_is_refused_by_its_path() {
+    fn invalid_field_is_refused_by_its_path() {
         let check = |fields: &str, path: &str| {
             let error = checked(&format!(r#"{{"redis":{{}},{fields}}}"#)).unwrap_err();
             assert_eq!(error.path, path, "{error}");

@@ -358,7 +358,7 @@ impl Fitment {
         };
         let places = &mut self.places;
         let read = match kind {
-            Kind::Routes(asked) => query.routes_read(&asked, &reply, places),
+            Kind::Routes(requested) => query.routes_read(&requested, &reply, places),
             Kind::Fits { ask, call } => query.fits_read(&self.asking, ask, call, reply, places),
             Kind::Vehicles | Kind::Page => Ok(()),
         };

@@ -63,7 +63,7 @@ impl FitmentCounters {
         let pairs = Counters::new(metrics, Pair::ALL, |pair| {
             format!("{PREFIX}_pairs_total.answer.{}", pair.label())
         });
-        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
+        let mut total = |subject: &str| metrics.counter(format!("{PREFIX}_{subject}_total"));
         Self {
             requests,
             pairs,

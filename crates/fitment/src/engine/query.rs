@@ -77,14 +77,14 @@ impl Query {
         check: Check,
         vehicles: &Vehicles,
         places: &mut PlacementCache,
-        asking: &QueryOptions,
+        options: &QueryOptions,
     ) -> Self {
         let numbered = check.vehicles.iter().enumerate();
         let found = numbered.filter_map(|(index, id)| Some((index, vehicles.find(*id)?)));
         let (indices, offsets) = found.unzip();
-        let skus = check.skus.iter().map(|wanted| {
-            let remembered = places.find(&wanted.sku);
-            let hint = wanted.spu.clone().filter(|_| asking.is_one);
+        let skus = check.skus.iter().map(|requested| {
+            let remembered = places.find(&requested.sku);
+            let hint = requested.spu.clone().filter(|_| options.is_one);
             let hinted = hint.map(|spu| Placement {
                 cluster: Cluster::home(),
                 spu,
@@ -103,12 +103,12 @@ impl Query {
     }
 
     /// The next calls. Empty while calls are in flight, and after all data of Redis has been read.
-    pub(crate) fn next(&mut self, asking: &QueryOptions) -> Calls {
+    pub(crate) fn next(&mut self, options: &QueryOptions) -> Calls {
         if self.open > 0 || self.offsets.is_empty() {
             return Calls::new();
         }
-        let mut calls = self.ask_products(asking);
-        let routes = self.read_routes(asking);
+        let mut calls = self.ask_products(options);
+        let routes = self.read_routes(options);
         if !routes.is_empty() {
             calls.push((Cluster::home(), routes));
         }
@@ -127,7 +127,7 @@ impl Query {
         self.skus.iter().filter(unplaced).count()
     }
 
-    fn ask_products(&mut self, asking: &QueryOptions) -> Calls {
+    fn ask_products(&mut self, options: &QueryOptions) -> Calls {
         let mut products = BTreeMap::<Placement, Vec<usize>>::new();
         for (index, state) in self.skus.iter_mut().enumerate() {
             if let State::Placed(place) = state {
@@ -137,9 +137,9 @@ impl Query {
         }
         let mut by_cluster = BTreeMap::<Cluster, Vec<(Call, Kind)>>::new();
         for (place, skus) in products {
-            let keys = FitmentKeys::new(&asking.key_prefix, &place.spu);
+            let keys = FitmentKeys::new(&options.key_prefix, &place.spu);
             let names = skus.iter().filter_map(|index| self.sku(*index));
-            let calls = fit_query::calls(asking.plan, &keys, &self.offsets, names);
+            let calls = fit_query::calls(options.plan, &keys, &self.offsets, names);
             let ask = self.asks.len();
             self.asks.push(ProductQuery {
                 replies: vec![None; calls.len()],
@@ -152,7 +152,7 @@ impl Query {
         by_cluster.into_iter().collect()
     }
 
-    fn read_routes(&mut self, asking: &QueryOptions) -> Vec<(Call, Kind)> {
+    fn read_routes(&mut self, options: &QueryOptions) -> Vec<(Call, Kind)> {
         let unplaced: Vec<usize> = (0..self.skus.len())
             .filter(|index| self.skus.get(*index) == Some(&State::Unplaced))
             .collect();
@@ -161,29 +161,29 @@ impl Query {
         }
         self.route_reads += 1;
         let names = unplaced.iter().filter_map(|index| self.sku(*index));
-        let calls = fit_route::calls(&asking.key_prefix, names);
-        let kind = |asked: Vec<usize>| {
-            let of = asked.iter().filter_map(|at| unplaced.get(*at).copied());
+        let calls = fit_route::calls(&options.key_prefix, names);
+        let kind = |requested: Vec<usize>| {
+            let of = requested.iter().filter_map(|at| unplaced.get(*at).copied());
             Kind::Routes(of.collect())
         };
-        let with_kind = |(call, asked)| (call, kind(asked));
+        let with_kind = |(call, requested)| (call, kind(requested));
         calls.into_iter().map(with_kind).collect()
     }
 
     fn sku(&self, index: usize) -> Option<&Sku> {
-        self.check.skus.get(index).map(|wanted| &wanted.sku)
+        self.check.skus.get(index).map(|requested| &requested.sku)
     }
 
     /// Handles the reply to a call for routes.
     pub(crate) fn routes_read(
         &mut self,
-        asked: &[usize],
+        requested: &[usize],
         reply: &Value,
         places: &mut PlacementCache,
     ) -> Result<(), ReplyError> {
         self.open = self.open.saturating_sub(1);
-        let routes = fit_route::parse(reply, asked.len())?;
-        for (index, route) in asked.iter().zip(routes) {
+        let routes = fit_route::parse(reply, requested.len())?;
+        for (index, route) in requested.iter().zip(routes) {
             let state = match route {
                 Some(Route {
                     place: Some(place), ..
@@ -204,25 +204,25 @@ impl Query {
     /// Handles the reply to a call for a product.
     pub(crate) fn fits_read(
         &mut self,
-        asking: &QueryOptions,
+        options: &QueryOptions,
         ask: usize,
         call: usize,
         reply: Value,
         places: &mut PlacementCache,
     ) -> Result<(), ReplyError> {
         self.open = self.open.saturating_sub(1);
-        let Some(asked) = self.asks.get_mut(ask) else {
+        let Some(requested) = self.asks.get_mut(ask) else {
             return Ok(());
         };
-        if let Some(place) = asked.replies.get_mut(call) {
+        if let Some(place) = requested.replies.get_mut(call) {
             *place = Some(reply);
         }
-        let replies: Option<Vec<Value>> = asked.replies.iter().cloned().collect();
+        let replies: Option<Vec<Value>> = requested.replies.iter().cloned().collect();
         let Some(replies) = replies else {
             return Ok(());
         };
-        let skus = core::mem::take(&mut asked.skus);
-        let all = fit_query::parse(asking.plan, &replies, self.offsets.len(), skus.len())?;
+        let skus = core::mem::take(&mut requested.skus);
+        let all = fit_query::parse(options.plan, &replies, self.offsets.len(), skus.len())?;
         for (index, stored) in skus.into_iter().zip(all) {
             self.stored(index, stored, places);
         }
@@ -271,7 +271,10 @@ impl Query {
     }
 
     fn answer_of(&self, sku: usize, vehicle: usize) -> Answer {
-        let at = self.vehicles.iter().position(|known| *known == vehicle);
+        let at = self
+            .vehicles
+            .iter()
+            .position(|existing| *existing == vehicle);
         match (self.skus.get(sku), at) {
             (Some(State::Known(stored)), Some(at)) => stored.answer(at),
             _ => Answer::Unknown,

@@ -143,8 +143,8 @@ impl Stores {
             kind,
             pass: pass.take(),
         });
-        let taken = store.pump.enqueue_all(stream, jobs, now_ms, effects);
-        taken.map_err(|PumpFull| CallRejection::Full)
+        let accepted = store.pump.enqueue_all(stream, jobs, now_ms, effects);
+        accepted.map_err(|PumpFull| CallRejection::Full)
     }
 
     /// Reads the vehicle map.

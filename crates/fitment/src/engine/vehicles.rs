@@ -25,7 +25,7 @@ pub(crate) struct Vehicles {
     offsets: HashMap<u32, Offset>,
     /// The map being read, and its progress.
     next: HashMap<u32, Offset>,
-    known: VehicleMapVersion,
+    version: VehicleMapVersion,
     /// Whether `next` only extends the current map.
     is_current: bool,
     /// The head of the last read.
@@ -43,7 +43,7 @@ impl Vehicles {
             is_unanswered: false,
             offsets: HashMap::new(),
             next: HashMap::new(),
-            known: VehicleMapVersion::default(),
+            version: VehicleMapVersion::default(),
             is_current: false,
             head: None,
         }
@@ -65,8 +65,8 @@ impl Vehicles {
             return None;
         }
         self.is_reading = true;
-        let room = self.vehicles_max.saturating_sub(self.known.count);
-        Some(call(&self.keys, self.known, READ_MAX.min(room)))
+        let room = self.vehicles_max.saturating_sub(self.version.count);
+        Some(call(&self.keys, self.version, READ_MAX.min(room)))
     }
 
     /// Handles a reply without a map. Returns whether it is the first failure in a row.
@@ -95,18 +95,18 @@ impl Vehicles {
         self.is_reading = false;
         self.is_unanswered = false;
         self.head = Some(tail.head);
-        if tail.head.generation != self.known.generation || tail.head.count < self.known.count {
+        if tail.head.generation != self.version.generation || tail.head.count < self.version.count {
             self.begin_again(tail.head.generation);
         } else {
             self.append(tail);
         }
         let count = tail.head.count.min(self.vehicles_max);
-        let is_whole = self.known.count >= count;
+        let is_whole = self.version.count >= count;
         if is_whole && !self.is_current {
             self.offsets = mem::take(&mut self.next);
             self.is_current = true;
         }
-        let has_more = !is_whole && (!tail.vehicles.is_empty() || self.known.count == 0);
+        let has_more = !is_whole && (!tail.vehicles.is_empty() || self.version.count == 0);
         let failed_before = self.schedule.succeeded();
         if has_more {
             self.schedule.again();
@@ -115,7 +115,7 @@ impl Vehicles {
     }
 
     fn begin_again(&mut self, generation: u64) {
-        self.known = VehicleMapVersion {
+        self.version = VehicleMapVersion {
             generation,
             count: 0,
         };
@@ -129,8 +129,8 @@ impl Vehicles {
             false => &mut self.next,
         };
         for vehicle in &tail.vehicles {
-            self.known.count += 1;
-            if let (Some(vehicle), Some(offset)) = (vehicle, Offset::new(self.known.count)) {
+            self.version.count += 1;
+            if let (Some(vehicle), Some(offset)) = (vehicle, Offset::new(self.version.count)) {
                 map.insert(vehicle.number(), offset);
             }
         }
@@ -173,12 +173,12 @@ mod tests {
             if self.vehicles.due(self.now_ms).is_none() {
                 return false;
             }
-            let known = self.vehicles.known;
-            let tail = match known.generation == self.generation {
-                true => self.map.get(known.count as usize..).unwrap_or_default(),
+            let existing = self.vehicles.version;
+            let tail = match existing.generation == self.generation {
+                true => self.map.get(existing.count as usize..).unwrap_or_default(),
                 false => &[],
             };
-            let room = (self.vehicles.vehicles_max - known.count) as usize;
+            let room = (self.vehicles.vehicles_max - existing.count) as usize;
             let tail = Tail {
                 head: Head {
                     generation: self.generation,
@@ -239,12 +239,12 @@ mod tests {
         bench.map.truncate(5);
         bench.read_all(10);
         assert_eq!(bench.offset(1_000_005), Some(5));
-        let mut known = bench.vehicles.head.unwrap();
-        known.count = 30;
+        let mut existing = bench.vehicles.head.unwrap();
+        existing.count = 30;
         bench.now_ms += INTERVAL_MS;
         assert!(bench.vehicles.due(bench.now_ms).is_some());
         let tail = Tail {
-            head: known,
+            head: existing,
             vehicles: Vec::new(),
         };
         bench.vehicles.read(&tail);

@@ -106,7 +106,7 @@ mod tests {
             .collect();
         let calls = calls("w", &skus);
         assert_eq!(calls.len(), 16);
-        let asked: usize = calls.iter().map(|(_, indices)| indices.len()).sum();
-        assert_eq!(asked, 200);
+        let requests: usize = calls.iter().map(|(_, indices)| indices.len()).sum();
+        assert_eq!(requests, 200);
     }
 }

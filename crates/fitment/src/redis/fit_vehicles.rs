@@ -49,17 +49,17 @@ pub struct Tail {
 }
 
 /// The call that reads the head, and up to `vehicles_max` missing vehicles.
-pub fn call(keys: &VehicleMapKeys, known: VehicleMapVersion, vehicles_max: u32) -> Call {
-    let segment = known.count / SEGMENT_LEN;
-    let begin = known.count % SEGMENT_LEN;
+pub fn call(keys: &VehicleMapKeys, version: VehicleMapVersion, vehicles_max: u32) -> Call {
+    let segment = version.count / SEGMENT_LEN;
+    let begin = version.count % SEGMENT_LEN;
     let vehicles = vehicles_max.min(SEGMENT_LEN - begin);
     let mut args = Arguments::default();
-    args.push_decimal(known.generation);
+    args.push_decimal(version.generation);
     args.push_decimal((begin * ID_LEN).into());
     args.push_decimal((vehicles * ID_LEN).into());
     Call {
         script: &SCRIPT,
-        keys: [keys.head(), keys.block(known.generation, segment)].into(),
+        keys: [keys.head(), keys.block(version.generation, segment)].into(),
         args,
     }
 }

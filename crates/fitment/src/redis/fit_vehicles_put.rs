@@ -39,12 +39,12 @@ pub enum VehiclesPutOutcome {
 pub fn call(
     keys: &VehicleMapKeys,
     generation: u64,
-    piece: MapPiece<'_>,
+    chunk: MapPiece<'_>,
     head: Option<Head>,
 ) -> Call {
-    let (segment, begin) = (piece.before / SEGMENT_LEN, piece.before % SEGMENT_LEN);
+    let (segment, begin) = (chunk.before / SEGMENT_LEN, chunk.before % SEGMENT_LEN);
     let number = |vehicle: &Option<VehicleId>| vehicle.map_or(0, VehicleId::number).to_be_bytes();
-    let bytes: Vec<u8> = piece.vehicles.iter().flat_map(number).collect();
+    let bytes: Vec<u8> = chunk.vehicles.iter().flat_map(number).collect();
     let mut args = Arguments::default();
     args.push_decimal(generation);
     args.push_decimal((begin * ID_LEN).into());

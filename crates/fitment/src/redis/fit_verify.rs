@@ -70,11 +70,11 @@ pub fn call<'a>(keys: &FitmentKeys, skus: impl IntoIterator<Item = &'a Sku>) -> 
 /// If the reply is not from this script.
 pub fn parse(value: &Value, skus: usize) -> Result<Vec<StoredSku>, ReplyError> {
     let pairs = array(value).filter(|texts| texts.len() == 2 * skus);
-    let kept = |pair: &[Value]| match pair {
+    let retained = |pair: &[Value]| match pair {
         [entry, digests] => parse_sku(text(entry)?, core::str::from_utf8(text(digests)?).ok()?),
         _ => None,
     };
-    let all = pairs.and_then(|texts| texts.chunks(2).map(kept).collect());
+    let all = pairs.and_then(|texts| texts.chunks(2).map(retained).collect());
     all.ok_or(ReplyError {
         script: SCRIPT.name,
     })
@@ -117,16 +117,16 @@ impl Parts {
             Self::None => offsets.is_empty(),
             Self::Set(digest) => digest.as_ref() == Some(&digest_of_set(offsets)),
             Self::Bitmaps(bitmaps) => {
-                let mut wanted: Vec<_> = offsets
+                let mut requested: Vec<_> = offsets
                     .chunk_by(|a, b| a.segment() == b.segment())
                     .filter_map(|some| Some((some.first()?.segment(), some)))
                     .collect();
                 let are = bitmaps.iter().all(|(segment, digest)| {
-                    let at = wanted.iter().position(|(of, _)| of == segment);
-                    let some = at.map_or(&[][..], |at| wanted.swap_remove(at).1);
+                    let at = requested.iter().position(|(of, _)| of == segment);
+                    let some = at.map_or(&[][..], |at| requested.swap_remove(at).1);
                     digest.as_ref() == Some(&sha1_hex(&bitmap(some)))
                 });
-                are && wanted.is_empty()
+                are && requested.is_empty()
             }
         }
     }

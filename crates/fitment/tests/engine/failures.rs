@@ -21,8 +21,11 @@ fn silent_redis_makes_fitment_checks_return_503() {
     host.tick();
     let batch = *host.calls.keys().next().unwrap();
     host.lose(batch);
-    let (status, told) = host.told(stream);
-    assert_eq!((status, told["error"].as_str()), (503, Some("unavailable")));
+    let (status, reply) = host.response(stream);
+    assert_eq!(
+        (status, reply["error"].as_str()),
+        (503, Some("unavailable"))
+    );
     assert_eq!(
         host.told_header(stream, "retry-after").as_deref(),
         Some("1")
@@ -40,7 +43,7 @@ fn redis_refusal_is_counted_and_logged() {
         batch,
         b"-NOPERM this user has no permissions to run the 'evalsha' command\r\n",
     );
-    assert_eq!(host.told(stream).0, 503);
+    assert_eq!(host.response(stream).0, 503);
     assert_eq!(host.metric("redis_refused_total.reason.noperm"), 1);
     let is_told = |line: &String| line.contains("Redis refuses") && line.contains("weir_redis");
     assert!(host.log.iter().any(is_told), "{:?}", host.log);
@@ -56,7 +59,7 @@ fn refusals_of_redis_open_the_breaker() {
         for batch in batches {
             host.reply_with(batch, b"-OOM command not allowed\r\n");
         }
-        assert_eq!(host.told(stream).0, 503);
+        assert_eq!(host.response(stream).0, 503);
     }
     assert_eq!(host.metric("redis_breaker_total.state.open"), 1);
 }
@@ -91,7 +94,7 @@ fn several_failed_calls_fail_the_request_once() {
         host.lose(batch);
     }
     host.run();
-    assert_eq!(host.told(stream).0, 503);
+    assert_eq!(host.response(stream).0, 503);
     assert_eq!(host.engine.waiting(), 0);
 }
 
@@ -109,8 +112,8 @@ fn lost_redis_key_forwards_the_request_to_the_origin() {
             host.run();
             assert!(host.has_passed(stream));
         }
-        let (_, told) = host.answer(&question(&[2], &["S1"]));
-        assert_eq!(told["skus"][0]["answers"], json!(["unknown"]), "{lost:?}");
+        let (_, reply) = host.answer(&question(&[2], &["S1"]));
+        assert_eq!(reply["skus"][0]["answers"], json!(["unknown"]), "{lost:?}");
     }
 }
 
@@ -144,8 +147,11 @@ fn request_before_first_redis_contact_returns_503() {
     host.run();
     host.advance(1_000);
     for _ in 0..3 {
-        let (status, told) = host.answer(&question(&[1], &["S1"]));
-        assert_eq!((status, told["error"].as_str()), (503, Some("unavailable")));
+        let (status, reply) = host.answer(&question(&[1], &["S1"]));
+        assert_eq!(
+            (status, reply["error"].as_str()),
+            (503, Some("unavailable"))
+        );
     }
     host.is_connected = true;
     host.map(1, 10);
@@ -159,9 +165,9 @@ fn vehicle_map_is_kept_if_missing_in_redis() {
     let mut host = shop();
     host.redis.map = Default::default();
     host.learn();
-    let (status, told) = host.answer(&question(&[3], &["S1"]));
+    let (status, reply) = host.answer(&question(&[3], &["S1"]));
     assert_eq!(
-        (status, &told["skus"][0]["answers"]),
+        (status, &reply["skus"][0]["answers"]),
         (200, &json!(["fits"]))
     );
 }
@@ -169,16 +175,16 @@ fn vehicle_map_is_kept_if_missing_in_redis() {
 #[test]
 fn disconnected_clients_cancel_their_requests() {
     let mut host = shop();
-    let (left, gone, stays) = (
+    let (remaining, removed, stays) = (
         host.ask(&question(&[1], &["S1"])),
         host.ask(&question(&[1], &["S2"])),
         host.ask(&question(&[1], &["S1", "S2"])),
     );
-    host.close(left);
-    host.gone.insert(gone);
+    host.close(remaining);
+    host.closed.insert(removed);
     host.run();
-    assert!(!host.is_answered(left) && !host.is_answered(gone));
-    assert_eq!(host.told(stays).0, 200);
+    assert!(!host.is_answered(remaining) && !host.is_answered(removed));
+    assert_eq!(host.response(stays).0, 200);
     assert_eq!(host.engine.waiting(), 0);
 }
 
@@ -209,12 +215,18 @@ fn excess_fitment_queries_are_rejected_immediately() {
         .map(|_| host.ask(&question(&[1], &["S1"])))
         .collect();
     host.run();
-    let told: Vec<u16> = streams.iter().map(|stream| host.told(*stream).0).collect();
-    assert!(told.contains(&200) && told.contains(&503), "{told:?}");
+    let replies: Vec<u16> = streams
+        .iter()
+        .map(|stream| host.response(*stream).0)
+        .collect();
+    assert!(
+        replies.contains(&200) && replies.contains(&503),
+        "{replies:?}"
+    );
     let overloaded = host.metric("requests_total.outcome.overloaded");
     assert_eq!(
         overloaded,
-        told.iter().filter(|status| **status == 503).count() as u64
+        replies.iter().filter(|status| **status == 503).count() as u64
     );
 }
 
@@ -236,7 +248,7 @@ fn malformed_script_reply_returns_503() {
         }
         host.run();
         assert_eq!(
-            host.told(stream).0,
+            host.response(stream).0,
             503,
             "{:?}",
             String::from_utf8_lossy(reply)

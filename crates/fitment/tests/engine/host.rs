@@ -36,7 +36,7 @@ pub struct Host {
     is_woken: bool,
     clusters: Vec<String>,
     /// Streams whose clients have left, without a notification to the engine.
-    pub gone: BTreeSet<StreamId>,
+    pub closed: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
     /// Streams whose bodies the engine reads, with the maximum length in bytes.
     reading: BTreeMap<StreamId, usize>,
@@ -109,7 +109,7 @@ impl Host {
             calls: BTreeMap::new(),
             is_connected: true,
             is_woken: false,
-            gone: BTreeSet::new(),
+            closed: BTreeSet::new(),
             open: BTreeSet::new(),
             reading: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -154,7 +154,7 @@ impl Host {
     pub fn answer(&mut self, body: &str) -> (u16, Json) {
         let stream = self.ask(body);
         self.run();
-        self.told(stream)
+        self.response(stream)
     }
 
     pub fn request(&mut self, method: &str, path: &str, body: &str) -> StreamId {
@@ -264,7 +264,7 @@ impl Host {
     // --- results
 
     /// A client's response.
-    pub fn told(&self, stream: StreamId) -> (u16, Json) {
+    pub fn response(&self, stream: StreamId) -> (u16, Json) {
         let answer = self.answers.get(&stream);
         let answer = answer.unwrap_or_else(|| panic!("{stream} was not answered"));
         let json = serde_json::from_slice(&answer.body).unwrap();
@@ -321,7 +321,7 @@ impl Host {
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
             Effect::Respond { stream, .. } | Effect::Continue { stream, .. }
-                if self.gone.contains(&stream) =>
+                if self.closed.contains(&stream) =>
             {
                 let now_ms = self.now_ms;
                 return Some(Event::Undelivered { stream, now_ms });

@@ -83,7 +83,7 @@ fn place_name(index: usize) -> String {
 struct Reader {
     route: Option<usize>,
     looks: u8,
-    told: Option<StoredAnswer>,
+    reported: Option<StoredAnswer>,
 }
 
 impl Reader {
@@ -95,7 +95,7 @@ impl Reader {
             }
             Some(index) => match store.ask(index) {
                 StoredAnswer::Absent if self.looks < 2 => self.route = None,
-                told => self.told = Some(told),
+                reply => self.reported = Some(reply),
             },
         }
     }
@@ -103,16 +103,16 @@ impl Reader {
 
 /// Tries every order of the writer's and the reader's calls.
 fn every_order(store: &Store, writes: &[(u64, u8)], reader: &Reader, orders: &mut u32) {
-    if let Some(told) = reader.told {
+    if let Some(reply) = reader.reported {
         *orders += 1;
         // It fits one vehicle from the start, and the other after the change: a relation that is not written yet may be
         // missing.
         assert_eq!(
-            told.answer(0),
+            reply.answer(0),
             Answer::Fits,
             "a wrong answer, or an unknown SKU"
         );
-        assert_ne!(told.answer(1), Answer::Unknown);
+        assert_ne!(reply.answer(1), Answer::Unknown);
         return;
     }
     if let Some((write, rest)) = writes.split_first() {
@@ -131,7 +131,7 @@ fn check(writes: &[(u64, u8)]) {
         let reader = Reader {
             route,
             looks: u8::from(route.is_some()),
-            told: None,
+            reported: None,
         };
         let mut orders = 0;
         every_order(&Store::new(), writes, &reader, &mut orders);

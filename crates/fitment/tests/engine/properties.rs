@@ -67,8 +67,8 @@ struct World {
     host: Host,
     fits: Vec<BTreeSet<u32>>,
     places: Vec<Placement>,
-    asked: BTreeMap<StreamId, OpenQuestion>,
-    gone: BTreeSet<StreamId>,
+    requested: BTreeMap<StreamId, OpenQuestion>,
+    closed: BTreeSet<StreamId>,
 }
 
 fn name(number: usize) -> String {
@@ -88,8 +88,8 @@ impl World {
             host,
             fits: vec![BTreeSet::new(); SKUS],
             places,
-            asked: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            requested: BTreeMap::new(),
+            closed: BTreeSet::new(),
         }
     }
 
@@ -99,8 +99,8 @@ impl World {
             Step::Change(number, fits) => {
                 self.fits[*number].clone_from(fits);
                 self.write(*number);
-                for asked in self.asked.values_mut() {
-                    asked.truths[*number].insert(fits.clone());
+                for requested in self.requested.values_mut() {
+                    requested.truths[*number].insert(fits.clone());
                 }
             }
             Step::Move(number, spu) => self.go(*number, *spu),
@@ -127,9 +127,12 @@ impl World {
                 self.host.tick();
             }
             Step::Leave(index) => {
-                let open = self.asked.keys().filter(|one| !self.gone.contains(one));
+                let open = self
+                    .requested
+                    .keys()
+                    .filter(|one| !self.closed.contains(one));
                 if let Some(&stream) = open.copied().collect::<Vec<_>>().get(*index) {
-                    self.gone.insert(stream);
+                    self.closed.insert(stream);
                     self.host.close(stream);
                 }
             }
@@ -142,13 +145,13 @@ impl World {
         let names: Vec<String> = skus.iter().map(|number| name(*number)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let truths = self.fits.iter().map(|fits| BTreeSet::from([fits.clone()]));
-        let asked = OpenQuestion {
+        let requested = OpenQuestion {
             vehicles: vehicles.to_vec(),
             skus: skus.to_vec(),
             truths: truths.collect(),
         };
         let stream = self.host.ask(&question(vehicles, &names));
-        self.asked.insert(stream, asked);
+        self.requested.insert(stream, requested);
     }
 
     fn write(&mut self, number: usize) {
@@ -176,17 +179,17 @@ impl World {
             self.host.advance(100);
         }
         assert_eq!(self.host.engine.waiting(), 0);
-        for (stream, asked) in &self.asked {
-            if self.gone.contains(stream) || self.host.has_passed(*stream) {
+        for (stream, requested) in &self.requested {
+            if self.closed.contains(stream) || self.host.has_passed(*stream) {
                 continue;
             }
-            let (status, told) = self.host.told(*stream);
+            let (status, reply) = self.host.response(*stream);
             if status == 503 {
                 continue;
             }
             assert_eq!(status, 200);
-            for (index, number) in asked.skus.iter().enumerate() {
-                asked.check_sku(*number, &told["skus"][index]["answers"]);
+            for (index, number) in requested.skus.iter().enumerate() {
+                requested.check_sku(*number, &reply["skus"][index]["answers"]);
             }
         }
     }

@@ -17,16 +17,16 @@ fn shop() -> Host {
 #[test]
 fn answers_follow_the_order_of_the_queried_pairs() {
     let mut host = shop();
-    let (status, told) = host.answer(&question(&[3, 1, 2], &["S3", "S1", "S2", "S1"]));
+    let (status, reply) = host.answer(&question(&[3, 1, 2], &["S3", "S1", "S2", "S1"]));
     assert_eq!(status, 200);
-    assert_eq!(told["vehicles"], json!(["1000003", "1000001", "1000002"]));
+    assert_eq!(reply["vehicles"], json!(["1000003", "1000001", "1000002"]));
     let expected = json!([
         { "sku": "S3", "answers": ["does_not", "does_not", "fits"] },
         { "sku": "S1", "answers": ["fits", "fits", "does_not"] },
         { "sku": "S2", "answers": ["does_not", "does_not", "does_not"] },
         { "sku": "S1", "answers": ["fits", "fits", "does_not"] },
     ]);
-    assert_eq!(told["skus"], expected);
+    assert_eq!(reply["skus"], expected);
     assert_eq!(host.metric("requests_total.outcome.answered"), 1);
     assert_eq!(host.metric("pairs_total.answer.fits"), 5);
     assert_eq!(host.metric("pairs_total.answer.does_not"), 7);
@@ -42,14 +42,14 @@ fn placement_is_cached_and_a_hint_avoids_its_lookup() {
     assert_eq!(host.redis.calls["fit_route"], reads, "it is remembered");
     assert_eq!(host.redis.calls["fit_query"], 2, "one call for one product");
     let hinted = r#"{"vehicles":["1000002"],"skus":[{"sku":"S3","spu":"P2"}]}"#;
-    let (_, told) = host.answer(hinted);
-    assert_eq!(told["skus"][0]["answers"], json!(["fits"]));
+    let (_, reply) = host.answer(hinted);
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits"]));
     assert_eq!(host.redis.calls["fit_route"], reads);
     // A wrong hint costs a lookup, and changes no answer.
     host.put("S4", &home("P2"), &[5]);
     let wrong = r#"{"vehicles":["1000005"],"skus":[{"sku":"S4","spu":"P1"}]}"#;
-    let (_, told) = host.answer(wrong);
-    assert_eq!(told["skus"][0]["answers"], json!(["fits"]));
+    let (_, reply) = host.answer(wrong);
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits"]));
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn moved_product_is_found_at_its_new_placement() {
         .products
         .get_mut(&("home".into(), Spu::new("P1").unwrap()));
     old.unwrap().drop(0, &[(sku("S1"), 100)]);
-    let (status, told) = host.answer(&question(&[1, 3], &["S1"]));
+    let (status, reply) = host.answer(&question(&[1, 3], &["S1"]));
     assert_eq!(status, 200);
-    assert_eq!(told["skus"][0]["answers"], json!(["fits", "does_not"]));
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits", "does_not"]));
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn query_missing_in_redis_is_sent_to_origin_at_limited_rate() {
         host.run();
         assert!(host.has_passed(stream));
     }
-    let (status, told) = host.answer(&body);
+    let (status, reply) = host.answer(&body);
     assert_eq!(status, 200);
-    assert_eq!(told["skus"][0]["answers"], json!(["fits"]));
-    assert_eq!(told["skus"][1]["answers"], json!(["unknown"]));
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits"]));
+    assert_eq!(reply["skus"][1]["answers"], json!(["unknown"]));
     assert_eq!(host.metric("requests_total.outcome.forwarded"), 3);
     assert_eq!(host.metric("requests_total.outcome.limited"), 1);
     host.advance(1_000);
@@ -97,17 +97,17 @@ fn unknown_vehicle_is_also_forwarded_to_the_origin() {
     assert!(host.has_passed(stream), "an offset beyond the map");
     host.map(1, 11);
     host.advance(1_000);
-    let (_, told) = host.answer(&question(&[1, 11], &["S1"]));
-    assert_eq!(told["skus"][0]["answers"], json!(["fits", "does_not"]));
+    let (_, reply) = host.answer(&question(&[1, 11], &["S1"]));
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits", "does_not"]));
 }
 
 #[test]
 fn removed_sku_is_unknown_without_an_origin_call() {
     let mut host = shop();
     host.redis.routes.put(&sku("S1"), 100, false, None);
-    let (status, told) = host.answer(&question(&[1], &["S1"]));
+    let (status, reply) = host.answer(&question(&[1], &["S1"]));
     assert_eq!(status, 200);
-    assert_eq!(told["skus"][0]["answers"], json!(["unknown"]));
+    assert_eq!(reply["skus"][0]["answers"], json!(["unknown"]));
 }
 
 #[test]
@@ -120,17 +120,17 @@ fn products_of_other_clusters_are_queried_in_their_cluster() {
     };
     host.put("S1", &own, &[1]);
     host.put("S2", &home("P1"), &[2]);
-    let (status, told) = host.answer(&question(&[1, 2], &["S1", "S2"]));
+    let (status, reply) = host.answer(&question(&[1, 2], &["S1", "S2"]));
     assert_eq!(status, 200);
     let expected = json!([
         { "sku": "S1", "answers": ["fits", "does_not"] },
         { "sku": "S2", "answers": ["does_not", "fits"] },
     ]);
-    assert_eq!(told["skus"], expected);
+    assert_eq!(reply["skus"], expected);
     // A hint does not contain the Redis server.
     let hinted = r#"{"vehicles":["1000001"],"skus":[{"sku":"S1","spu":"P1"}]}"#;
-    let (_, told) = host.answer(hinted);
-    assert_eq!(told["skus"][0]["answers"], json!(["fits"]));
+    let (_, reply) = host.answer(hinted);
+    assert_eq!(reply["skus"][0]["answers"], json!(["fits"]));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn large_query_for_many_products_is_answered_completely() {
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for _ in 0..2 {
-        let (status, told) = host.answer(&question(&[1, 2, 3, 4, 5], &names));
+        let (status, reply) = host.answer(&question(&[1, 2, 3, 4, 5], &names));
         assert_eq!(status, 200);
         for number in 0..200 {
             let fits = |vehicle| match vehicle == number % 10 {
@@ -151,7 +151,7 @@ fn large_query_for_many_products_is_answered_completely() {
             };
             let expected: Vec<_> = (0..5).map(fits).collect();
             assert_eq!(
-                told["skus"][number]["answers"],
+                reply["skus"][number]["answers"],
                 json!(expected),
                 "S{number}"
             );
@@ -171,7 +171,7 @@ fn only_fresh_sku_pages_are_served_from_redis() {
     host.redis.pages.insert(key.clone(), (1, page.to_owned()));
     let stream = host.request("GET", path, "");
     host.run();
-    assert_eq!(host.told(stream).1["skus"], json!(["S1"]));
+    assert_eq!(host.response(stream).1["skus"], json!(["S1"]));
     // An import makes the page stale.
     host.map(2, 10);
     host.learn();
@@ -216,21 +216,21 @@ fn invalid_fitment_queries_are_rejected_at_the_gateway() {
         ("{", 400, "invalid_body"),
         (&long, 413, "body_too_long"),
     ] {
-        let (told, json) = host.answer(body);
-        assert_eq!((told, json["error"].as_str()), (status, Some(error)));
+        let (reply, json) = host.answer(body);
+        assert_eq!((reply, json["error"].as_str()), (status, Some(error)));
     }
     let length = [("content-length", "70000")];
     let stream = host.request_with("POST", "/fitment/check", &length, "");
-    assert_eq!(host.told(stream).0, 413, "before it is read");
+    assert_eq!(host.response(stream).0, 413, "before it is read");
     let stream = host.request("GET", "/fitment/check", "");
-    assert_eq!(host.told(stream).0, 405);
+    assert_eq!(host.response(stream).0, 405);
     assert_eq!(host.told_header(stream, "allow").as_deref(), Some("POST"));
     let stream = host.request("POST", "/fitment/skus?vehicle=1000001", "");
-    assert_eq!(host.told(stream).0, 405);
+    assert_eq!(host.response(stream).0, 405);
     let stream = host.request("GET", "/fitment/skus?vehicle=1000001", "body");
-    assert_eq!(host.told(stream).0, 400);
+    assert_eq!(host.response(stream).0, 400);
     let stream = host.request("GET", "/fitment/skus?vehicle=abc", "");
-    assert_eq!(host.told(stream).1["error"], "invalid_vehicle");
+    assert_eq!(host.response(stream).1["error"], "invalid_vehicle");
     assert_eq!(host.metric("requests_total.outcome.malformed"), 11);
     assert_eq!(host.redis.calls.get("fit_query"), None);
     assert_eq!(host.engine.waiting(), 0);

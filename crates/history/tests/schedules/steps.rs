@@ -38,19 +38,19 @@ impl World {
     pub fn load(&mut self, mut load: Load, then: ListFollowUp) -> Option<Process> {
         let (owner, max) = (load.owner, self.max);
         if load.generation.is_none() {
-            load.must_not = self.told.get(&owner).cloned().unwrap_or_default();
+            load.must_not = self.reported.get(&owner).cloned().unwrap_or_default();
             load.must_have = match self.is_lost {
                 true => vec![],
                 false => self.delivered(owner),
             };
             let name = self.new_name();
-            let told = self.hot(owner).read(&name);
-            load.generation = told.generation;
-            let is_full = told.views.len() >= max;
-            let is_ready = told.loaded == LoadedLists::All
-                || (told.loaded == LoadedLists::Removals && is_full);
+            let reply = self.hot(owner).read(&name);
+            load.generation = reply.generation;
+            let is_full = reply.views.len() >= max;
+            let is_ready = reply.loaded == LoadedLists::All
+                || (reply.loaded == LoadedLists::Removals && is_full);
             return match is_ready {
-                true => self.then(load, told.views, then),
+                true => self.then(load, reply.views, then),
                 false => Some(Process::Load(load, then)),
             };
         }
@@ -84,7 +84,7 @@ impl World {
     pub fn delivered(&self, owner: Owner) -> Vec<ViewedProduct> {
         let handled = self.log[..self.handled].iter();
         let own = handled.filter(|view| view.owner == owner);
-        own.map(|view| view.seen.clone()).collect()
+        own.map(|view| view.observed.clone()).collect()
     }
 
     pub fn then(
@@ -95,12 +95,12 @@ impl World {
     ) -> Option<Process> {
         let owner = load.owner;
         self.check_shown(&load, &views);
-        let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
+        let newest_ms = views.first().map_or(0, |observed| observed.at_ms);
         match then {
             ListFollowUp::Show => None,
             ListFollowUp::Delete(sku) => {
-                let known = views.iter().find(|seen| seen.sku == sku);
-                let at_ms = known.map_or(self.now, |seen| seen.at_ms.max(self.now));
+                let existing = views.iter().find(|observed| observed.sku == sku);
+                let at_ms = existing.map_or(self.now, |observed| observed.at_ms.max(self.now));
                 Some(Process::Remove(
                     owner,
                     vec![ViewedProduct { sku, at_ms }],
@@ -122,28 +122,37 @@ impl World {
     }
 
     pub fn check_shown(&self, load: &Load, views: &[ViewedProduct]) {
-        let names: BTreeSet<&Sku> = views.iter().map(|seen| &seen.sku).collect();
+        let names: BTreeSet<&Sku> = views.iter().map(|observed| &observed.sku).collect();
         assert_eq!(names.len(), views.len(), "shown twice");
-        for seen in views {
-            assert!(!load.must_not.cover(seen), "came back: {seen:?}");
+        for observed in views {
+            assert!(!load.must_not.cover(observed), "came back: {observed:?}");
             let is_of = |view: &&View| match (load.owner, view.owner) {
                 (Owner::User(a), Owner::Guest(b)) => a == b,
                 (a, b) => a == b,
             };
-            let is_there = self.log.iter().filter(is_of).any(|view| view.seen == *seen);
-            assert!(is_there, "nobody has seen {seen:?}");
+            let is_there = self
+                .log
+                .iter()
+                .filter(is_of)
+                .any(|view| view.observed == *observed);
+            assert!(is_there, "nobody has seen {observed:?}");
         }
         // Skipped if Redis lost its lists during this read: they are restored from the log.
         if !self.has_deletes || self.is_lost || load.must_have.is_empty() {
             return;
         }
         let removals = self.removals(load.owner);
-        for seen in load.must_have.iter().filter(|seen| !removals.cover(seen)) {
-            let is_shown =
-                |shown: &ViewedProduct| shown.sku == seen.sku && shown.at_ms >= seen.at_ms;
+        for observed in load
+            .must_have
+            .iter()
+            .filter(|observed| !removals.cover(observed))
+        {
+            let is_shown = |product: &ViewedProduct| {
+                product.sku == observed.sku && product.at_ms >= observed.at_ms
+            };
             assert!(
                 views.iter().any(is_shown),
-                "lost: {:?} {seen:?}",
+                "lost: {:?} {observed:?}",
                 load.owner
             );
         }
@@ -164,7 +173,7 @@ impl World {
             }
             removed
                 .iter()
-                .for_each(|seen| removals.delete(seen.sku.clone(), seen.at_ms));
+                .for_each(|observed| removals.delete(observed.sku.clone(), observed.at_ms));
             self.disk.next += 1;
             let op = self.disk.next;
             self.disk.unapplied.insert(op, owner);
@@ -177,11 +186,11 @@ impl World {
         };
         self.note_active(owner);
         // The user gets the response now. A late update of Redis' progress does no harm.
-        let told = self.told.entry(owner).or_default();
-        told.cleared_ms = told.cleared_ms.max(cleared_ms.unwrap_or(0));
+        let reply = self.reported.entry(owner).or_default();
+        reply.cleared_ms = reply.cleared_ms.max(cleared_ms.unwrap_or(0));
         removed
             .iter()
-            .for_each(|seen| told.delete(seen.sku.clone(), seen.at_ms));
+            .for_each(|observed| reply.delete(observed.sku.clone(), observed.at_ms));
         if self.random.below(4) > 0 {
             self.disk.unapplied.remove(&op);
         }

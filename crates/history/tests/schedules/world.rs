@@ -20,7 +20,7 @@ pub enum Owner {
 #[derive(Clone, Debug)]
 pub struct View {
     pub owner: Owner,
-    pub seen: ViewedProduct,
+    pub observed: ViewedProduct,
 }
 
 /// Durable state.
@@ -57,7 +57,7 @@ pub struct World {
     pub now: u64,
     pub day: u64,
     /// Removals that were confirmed to the user: their views must not appear again.
-    pub told: BTreeMap<Owner, Removals>,
+    pub reported: BTreeMap<Owner, Removals>,
     pub processes: Vec<Process>,
 }
 
@@ -134,7 +134,7 @@ impl World {
             is_lost: false,
             now: 100,
             day: 0,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             processes: Vec::new(),
         }
     }
@@ -161,10 +161,10 @@ impl World {
         let max = self.max;
         let outcome = self
             .hot(view.owner)
-            .view(std::slice::from_ref(&view.seen), max);
+            .view(std::slice::from_ref(&view.observed), max);
         self.note_active(view.owner);
-        let covered = self.told.get(&view.owner);
-        let was_told = covered.is_some_and(|removals| removals.cover(&view.seen));
+        let covered = self.reported.get(&view.owner);
+        let was_told = covered.is_some_and(|removals| removals.cover(&view.observed));
         // Redis may have less data if its list is not loaded; then the list is not shown.
         if was_told && outcome == [ViewOutcome::Latest] {
             assert_eq!(
@@ -214,8 +214,11 @@ impl World {
         let sku = Sku::from(self.random.below(8));
         // Clocks differ, and some views arrive late.
         let at_ms = (self.now + self.random.below(12)).saturating_sub(self.random.below(25));
-        let seen = ViewedProduct { sku, at_ms };
-        self.log.push(View { owner, seen });
+        let product = ViewedProduct { sku, at_ms };
+        self.log.push(View {
+            owner,
+            observed: product,
+        });
     }
 
     pub fn handle(&mut self) {
@@ -379,12 +382,12 @@ impl World {
         let (removals, max) = (self.removals(owner), self.max);
         let cold = self.disk.cold.get(&owner).map(|(_, views)| views.clone());
         let name = self.new_name();
-        let told = self.hot(owner).read(&name);
-        match told.loaded {
-            LoadedLists::All => told.views,
+        let reply = self.hot(owner).read(&name);
+        match reply.loaded {
+            LoadedLists::All => reply.views,
             _ => {
                 let cold = cold.unwrap_or_default();
-                let generation = told.generation.as_deref();
+                let generation = reply.generation.as_deref();
                 self.hot(owner)
                     .fill(generation, &removals, Some(&cold), max)
                     .views
@@ -426,7 +429,11 @@ impl World {
         let is_of = |view: &&View| match view.owner {
             Owner::User(other) | Owner::Guest(other) => other == number,
         };
-        let views = self.log.iter().filter(is_of).map(|view| view.seen.clone());
+        let views = self
+            .log
+            .iter()
+            .filter(is_of)
+            .map(|view| view.observed.clone());
         merge(views, &self.removals(Owner::User(number)), 0, self.max)
     }
 }

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_field_is_refused_by_its_path() {
+    fn invalid_field_is_refused_by_its_path() {
         let check = |json: &str, path: &str| {
             let error = checked(json).unwrap_err();
             assert_eq!(error.path, path, "{error}");
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_debug_secret_is_refused() {
+    fn invalid_debug_secret_is_refused() {
         let with = |name: &str| {
             let json = format!(r#"{{"debug":{{"secret":{{"env":"{name}"}}}}}}"#);
             read(&json, true)

@@ -70,9 +70,9 @@ impl<D: SharedData> Decider<D> {
     }
 
     /// Reports the action of a current rule to operators.
-    fn report_action(&mut self, what: RuleAction, rule: usize, key: Option<&[u8]>) {
+    fn report_action(&mut self, action: RuleAction, rule: usize, key: Option<&[u8]>) {
         if let (Some(report), Some((rule, _))) = (&mut self.report, self.ruleset.rule(rule)) {
-            report.count(what, rule, key);
+            report.count(action, rule, key);
         }
     }
 
@@ -159,8 +159,8 @@ impl<D: SharedData> Decider<D> {
         let Some(secret) = &self.config.debug_secret else {
             return false;
         };
-        let shown = request.header(DEBUG);
-        shown.is_some_and(|shown| bool::from(shown.as_ref().ct_eq(secret.as_slice())))
+        let displayed = request.header(DEBUG);
+        displayed.is_some_and(|displayed| bool::from(displayed.as_ref().ct_eq(secret.as_slice())))
     }
 
     /// A pass of the breaker, if Redis is needed.
@@ -181,10 +181,10 @@ impl<D: SharedData> Decider<D> {
             return Ok(());
         };
         redis.spend_slices(evaluation, now_ms);
-        let known = redis.known_refusals(evaluation, now_ms);
-        match known.is_empty() {
+        let existing = redis.known_refusals(evaluation, now_ms);
+        match existing.is_empty() {
             true => Ok(()),
-            false => Err(self.limit(evaluation, &known, now_ms)),
+            false => Err(self.limit(evaluation, &existing, now_ms)),
         }
     }
 
@@ -229,7 +229,7 @@ impl<D: SharedData> Decider<D> {
     ) -> Result<PassedRequest<D>, RefusedRequest> {
         match outcome {
             Outcome::Charged => Ok(self.pass(evaluation, now_ms)),
-            Outcome::Refused(said) => Err(self.limit(&evaluation, &said, now_ms)),
+            Outcome::Refused(response) => Err(self.limit(&evaluation, &response, now_ms)),
             Outcome::Unknown => self.without_redis(evaluation, now_ms),
         }
     }
@@ -283,7 +283,7 @@ impl<D: SharedData> Decider<D> {
         now_ms: u64,
     ) -> Result<(), RefusedRequest> {
         let charged = evaluation.charge_here(now_ms);
-        charged.map_err(|said| self.limit(evaluation, &said, now_ms))
+        charged.map_err(|response| self.limit(evaluation, &response, now_ms))
     }
 
     fn pass(&mut self, mut evaluation: Evaluation<D>, now_ms: u64) -> PassedRequest<D> {
@@ -294,14 +294,14 @@ impl<D: SharedData> Decider<D> {
         evaluation.passed(headers)
     }
 
-    /// Refuses a request at a limit. `said` are the results of the rules that decided together.
+    /// Refuses a request at a limit. `hits` are the results of the rules that decided together.
     fn limit(
         &mut self,
         evaluation: &Evaluation<D>,
-        said: &[ChargedHit],
+        hits: &[ChargedHit],
         now_ms: u64,
     ) -> RefusedRequest {
-        for charged in said.iter().filter(|charged| !charged.check.is_allowed()) {
+        for charged in hits.iter().filter(|charged| !charged.check.is_allowed()) {
             if let Some((rule, metrics)) = evaluation.ruleset.rule(charged.hit.rule) {
                 metrics.limited.increment();
                 if let Some(report) = &mut self.report {
@@ -309,24 +309,24 @@ impl<D: SharedData> Decider<D> {
                 }
             }
         }
-        let waits = said.iter().map(|charged| charged.check.wait_ms);
+        let waits = hits.iter().map(|charged| charged.check.wait_ms);
         let wait_ms = waits.max().unwrap_or(0);
-        self.refuse(evaluation, Reason::Limited { wait_ms }, said, now_ms)
+        self.refuse(evaluation, Reason::Limited { wait_ms }, hits, now_ms)
     }
 
     fn refuse(
         &mut self,
         evaluation: &Evaluation<D>,
         reason: Reason,
-        said: &[ChargedHit],
+        hits: &[ChargedHit],
         now_ms: u64,
     ) -> RefusedRequest {
         self.take_back(evaluation, now_ms);
         self.tell_of_shadow(evaluation);
         RefusedRequest {
             reason,
-            fields: evaluation.quota_headers(said.iter(), self.config.headers),
-            violated: evaluation.violated(said),
+            fields: evaluation.quota_headers(hits.iter(), self.config.headers),
+            violated: evaluation.violated(hits),
         }
     }
 

@@ -236,13 +236,13 @@ impl<D: SharedData> Evaluation<D> {
     /// The quota headers for these results.
     pub fn quota_headers<'a>(
         &self,
-        said: impl Iterator<Item = &'a ChargedHit> + Clone,
+        response: impl Iterator<Item = &'a ChargedHit> + Clone,
         config: HeadersConfig,
     ) -> Vec<(&'static str, String)> {
-        let is_refused = said.clone().any(|charged| !charged.check.is_allowed());
+        let is_refused = response.clone().any(|charged| !charged.check.is_allowed());
         let (mut policy, mut limit) = (String::new(), String::new());
         let mut least: Option<&ChargedHit> = None;
-        for charged in said {
+        for charged in response {
             let Some((rule, _)) = self.ruleset.rule(charged.hit.rule) else {
                 continue;
             };
@@ -261,8 +261,8 @@ impl<D: SharedData> Evaluation<D> {
     }
 
     /// The names of the rules that refuse.
-    pub fn violated(&self, said: &[ChargedHit]) -> Vec<String> {
-        let refusing = said.iter().filter(|charged| !charged.check.is_allowed());
+    pub fn violated(&self, hits: &[ChargedHit]) -> Vec<String> {
+        let refusing = hits.iter().filter(|charged| !charged.check.is_allowed());
         let rules = refusing.filter_map(|charged| self.ruleset.rule(charged.hit.rule));
         rules.map(|(rule, _)| rule.name.as_str().into()).collect()
     }

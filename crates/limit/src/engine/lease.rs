@@ -29,7 +29,7 @@ pub struct Leases {
 #[derive(Debug)]
 struct Slice {
     /// The remaining requests.
-    left: u32,
+    remaining: u32,
     /// When it expires.
     dies_at_ms: u64,
     /// The size of the next slice, including the request itself.
@@ -45,23 +45,23 @@ impl Leases {
             return false;
         };
         let rest = slice
-            .left
+            .remaining
             .checked_sub(cost)
             .filter(|_| now_ms < slice.dies_at_ms);
-        slice.left = rest.unwrap_or(slice.left);
+        slice.remaining = rest.unwrap_or(slice.remaining);
         rest.is_some()
     }
 
     /// Whether [`Leases::spend`] would succeed.
     pub fn covers(&self, key: &LimitKey, cost: u32, now_ms: u64) -> bool {
         let slice = self.slices.get(key);
-        slice.is_some_and(|slice| cost <= slice.left && now_ms < slice.dies_at_ms)
+        slice.is_some_and(|slice| cost <= slice.remaining && now_ms < slice.dies_at_ms)
     }
 
     /// Returns a spent cost to the slice, because another rule has refused the request.
     pub fn give_back(&mut self, key: &LimitKey, cost: u32) {
         if let Some(slice) = self.slices.get_mut(key) {
-            slice.left = slice.left.saturating_add(cost);
+            slice.remaining = slice.remaining.saturating_add(cost);
         }
     }
 
@@ -72,7 +72,7 @@ impl Leases {
             return 0;
         }
         let slice = self.slices.entry(key.clone()).or_insert(Slice {
-            left: 0,
+            remaining: 0,
             dies_at_ms: now_ms,
             size: 1,
             asked_at_ms: None,
@@ -86,14 +86,14 @@ impl Leases {
         slice.size.saturating_sub(cost)
     }
 
-    /// Adds a granted slice: `taken` units were charged in addition to the request's cost, and expire after `lasts_ms`.
-    pub fn granted(&mut self, key: &LimitKey, taken: u32, lasts_ms: u64, now_ms: u64) {
+    /// Adds a granted slice: `used` units were charged in addition to the request's cost, and expire after `lasts_ms`.
+    pub fn granted(&mut self, key: &LimitKey, used: u32, lasts_ms: u64, now_ms: u64) {
         if let Some(slice) = self.slices.get_mut(key) {
             slice.asked_at_ms = None;
             if now_ms >= slice.dies_at_ms {
-                slice.left = 0;
+                slice.remaining = 0;
             }
-            slice.left = slice.left.saturating_add(taken);
+            slice.remaining = slice.remaining.saturating_add(used);
             slice.dies_at_ms = now_ms.saturating_add(lasts_ms);
         }
     }
@@ -118,7 +118,7 @@ impl Slice {
     fn resize(&mut self, lease: rules::Lease, now_ms: u64) {
         if now_ms < self.dies_at_ms {
             self.size = self.size.saturating_mul(2).min(lease.max);
-        } else if self.left > self.size / 2 || now_ms - self.dies_at_ms > lease.lasts_ms {
+        } else if self.remaining > self.size / 2 || now_ms - self.dies_at_ms > lease.lasts_ms {
             self.size = (self.size / 2).max(1);
         }
         self.size = self.size.min(lease.max);
@@ -165,15 +165,15 @@ mod tests {
     #[test]
     fn lease_shrinks_when_over_half_was_lost_or_unused() {
         let dies_at_ms = 1_000;
-        for (left, late_ms, expected) in [(8, 0, 16), (9, 0, 8), (0, 100, 16), (0, 101, 8)] {
+        for (rest, late_ms, expected) in [(8, 0, 16), (9, 0, 8), (0, 100, 16), (0, 101, 8)] {
             let mut slice = Slice {
-                left,
+                remaining: rest,
                 dies_at_ms,
                 size: 16,
                 asked_at_ms: None,
             };
             slice.resize(LEASE, dies_at_ms + late_ms);
-            assert_eq!(slice.size, expected, "{left} left, {late_ms} ms late");
+            assert_eq!(slice.size, expected, "{rest} left, {late_ms} ms late");
         }
     }
 

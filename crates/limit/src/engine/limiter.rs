@@ -377,8 +377,8 @@ impl<D: SharedData + Clone> Limiter<D> {
             self.end(in_shadow, now_ms, effects);
         }
         let Some(stream) = stream else {
-            let left = self.decider.abandon(evaluation, &outcome, now_ms);
-            return self.end(left, now_ms, effects);
+            let remaining = self.decider.abandon(evaluation, &outcome, now_ms);
+            return self.end(remaining, now_ms, effects);
         };
         self.streams.remove(&stream);
         match self.decider.conclude(evaluation, outcome, now_ms) {

@@ -27,7 +27,7 @@ pub struct RuleMetrics {
 impl RuleMetrics {
     pub fn new(metrics: &mut Metrics, rule: &str) -> Self {
         let mut counter =
-            |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total.rule.{rule}"));
+            |subject: &str| metrics.counter(format!("weir_ratelimit_{subject}_total.rule.{rule}"));
         Self {
             allowed: counter("allowed"),
             limited: counter("limited"),

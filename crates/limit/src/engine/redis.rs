@@ -102,14 +102,14 @@ impl Redis {
         if self.refusals.is_empty() || !evaluation.redis_shadow.is_empty() {
             return vec![];
         }
-        let known = evaluation.redis.iter().filter_map(|hit| {
+        let existing = evaluation.redis.iter().filter_map(|hit| {
             let key = self.key(&evaluation.ruleset, hit)?;
             let (quota, cost) = (hit.quota(), hit.cost());
             let check = self.refusals.recall(&key, quota, cost, now_ms)?;
             let hit = hit.clone();
             Some(ChargedHit { hit, check })
         });
-        known.collect()
+        existing.collect()
     }
 
     /// The limits of a request: see [`CheckJob::limits`].
@@ -156,7 +156,7 @@ impl Redis {
         self.breaker.record(now_ms, job.pass, true, 1);
         let mut evaluation = job.evaluation;
         let mut answers = answers.into_iter().zip(job.limits);
-        let mut said = Vec::new();
+        let mut replies = Vec::new();
         let hits = mem::take(&mut evaluation.redis);
         if !hits.is_empty()
             && let Some((answers, limits)) = answers.next()
@@ -165,7 +165,7 @@ impl Redis {
                 self.granted(&evaluation.ruleset, &hit, &limit, answer, now_ms);
                 self.refusals.note(&limit, answer.check, job.since_ms);
                 let check = answer.check;
-                said.push((ChargedHit { hit, check }, limit.key));
+                replies.push((ChargedHit { hit, check }, limit.key));
             }
         }
         let in_shadow = mem::take(&mut evaluation.redis_shadow);
@@ -174,12 +174,15 @@ impl Redis {
                 evaluation.shadow_in_redis(hit, limit.key, answer.check);
             }
         }
-        if said.iter().all(|(charged, _)| charged.check.is_allowed()) {
-            evaluation.charged_in_redis = said;
+        if replies
+            .iter()
+            .all(|(charged, _)| charged.check.is_allowed())
+        {
+            evaluation.charged_in_redis = replies;
             return (evaluation, Outcome::Charged);
         }
-        let said = said.into_iter().map(|(charged, _)| charged).collect();
-        (evaluation, Outcome::Refused(said))
+        let replies = replies.into_iter().map(|(charged, _)| charged).collect();
+        (evaluation, Outcome::Refused(replies))
     }
 
     /// Handles a missing answer to the request of `job`.
@@ -219,12 +222,12 @@ impl Redis {
         let Some(lease) = ruleset.rule(hit.rule).and_then(|(rule, _)| rule.lease) else {
             return;
         };
-        let taken = answer.taken.saturating_sub(limit.cost);
+        let accepted = answer.used.saturating_sub(limit.cost);
         let lasts_ms = match limit.quota.algorithm() {
             Algorithm::FixedWindow => lease.lasts_ms.min(answer.check.reset_ms),
             _ => lease.lasts_ms,
         };
-        self.leases.granted(&limit.key, taken, lasts_ms, now_ms);
+        self.leases.granted(&limit.key, accepted, lasts_ms, now_ms);
     }
 
     fn key<D: SharedData>(&self, ruleset: &Ruleset<D>, hit: &RuleHit) -> Option<LimitKey> {

@@ -41,16 +41,16 @@ impl RefusalCache {
         if self.by_key.len() >= KEYS_MAX && since_ms.abs_diff(self.swept_at_ms) >= SWEEP_MS {
             self.swept_at_ms = since_ms;
             self.by_key
-                .retain(|_, known| known.check_at(since_ms).is_some());
+                .retain(|_, existing| existing.check_at(since_ms).is_some());
         }
         if self.by_key.len() < KEYS_MAX || self.by_key.contains_key(&limit.key) {
-            let known = CachedRefusal {
+            let existing = CachedRefusal {
                 quota: limit.quota,
                 cost: limit.cost,
                 check,
                 since_ms,
             };
-            self.by_key.insert(limit.key.clone(), known);
+            self.by_key.insert(limit.key.clone(), existing);
         }
     }
 
@@ -67,13 +67,13 @@ impl RefusalCache {
         cost: u32,
         now_ms: u64,
     ) -> Option<Check> {
-        let known = self.by_key.get(key)?;
-        let Some(check) = known.check_at(now_ms) else {
+        let existing = self.by_key.get(key)?;
+        let Some(check) = existing.check_at(now_ms) else {
             self.by_key.remove(key);
             return None;
         };
         // Another cost or limit has another waiting time.
-        (known.quota == quota && known.cost == cost).then_some(check)
+        (existing.quota == quota && existing.cost == cost).then_some(check)
     }
 }
 

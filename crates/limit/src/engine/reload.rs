@@ -24,7 +24,7 @@ pub struct Reload {
     key: Vec<u8>,
     needs: RuleRequirements,
     /// The last document, valid or not: most polls return the same. `None`: there was none.
-    seen: Option<Vec<u8>>,
+    observed: Option<Vec<u8>>,
     /// Counts new rules that took effect.
     loaded: Counter,
     /// Counts new rules that were rejected.
@@ -57,7 +57,8 @@ impl Reload {
     /// `None` if `reload` is off.
     pub fn new(config: &CheckedConfig, metrics: &mut Metrics) -> Option<Self> {
         // Always defined, so that dashboards do not depend on the configuration.
-        let mut counter = |what: &str| metrics.counter(format!("weir_ratelimit_{what}_total"));
+        let mut counter =
+            |subject: &str| metrics.counter(format!("weir_ratelimit_{subject}_total"));
         let loaded = counter("rules_loaded");
         let refused = counter("rules_refused");
         let failed = counter("polls_failed");
@@ -71,7 +72,7 @@ impl Reload {
                 one_slot_a_call: config.one_slot_a_call,
                 has_user: config.user_header.is_some(),
             },
-            seen: None,
+            observed: None,
             loaded,
             refused,
             failed,
@@ -159,14 +160,16 @@ impl Reload {
     fn find(&mut self, replies: &Result<Vec<Value>, Failure>) -> Result<RulesPoll, String> {
         let replies = replies.as_ref().map_err(ToString::to_string)?;
         match replies.first() {
-            Some(Value::Null) => Ok(match self.seen.take() {
+            Some(Value::Null) => Ok(match self.observed.take() {
                 Some(_) => RulesPoll::Gone,
                 None => RulesPoll::Nothing,
             }),
-            Some(Value::Bulk(json)) if self.seen.as_ref() == Some(json) => Ok(RulesPoll::Nothing),
+            Some(Value::Bulk(json)) if self.observed.as_ref() == Some(json) => {
+                Ok(RulesPoll::Nothing)
+            }
             Some(Value::Bulk(json)) => {
                 let rules = read_rules(json, self.needs);
-                self.seen = Some(json.clone());
+                self.observed = Some(json.clone());
                 Ok(rules.map_or_else(RulesPoll::Bad, RulesPoll::Rules))
             }
             Some(Value::Error(error)) => Err(String::from_utf8_lossy(error).into_owned()),

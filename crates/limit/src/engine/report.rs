@@ -55,25 +55,26 @@ impl Report {
     }
 
     /// Counts an action of a rule, and its key if known.
-    pub fn count(&mut self, what: RuleAction, rule: &Rule, key: Option<&[u8]>) {
-        let told = |key| CountKey {
-            what,
+    pub fn count(&mut self, action: RuleAction, rule: &Rule, key: Option<&[u8]>) {
+        let reply = |key| CountKey {
+            what: action,
             rule: rule.name.clone(),
             key,
         };
-        self.tally.count(told(None));
+        self.tally.count(reply(None));
         if let Some(key) = key {
-            self.tally.count_sparing(told(Some(rule.shown(key))), SPARE);
+            self.tally
+                .count_sparing(reply(Some(rule.describe_key(key))), SPARE);
         }
     }
 
     /// Sends the counts if they are due.
     pub fn flush(&mut self, now_ms: u64, effects: &mut Effects) {
-        self.tally.flush(now_ms, effects, |told| {
-            let (what, rule) = (told.what.label(), told.rule.as_str());
-            Some(match &told.key {
-                None => tally::name(&[what, rule]),
-                Some(key) => tally::name(&[what, rule, key]),
+        self.tally.flush(now_ms, effects, |reply| {
+            let (subject, rule) = (reply.what.label(), reply.rule.as_str());
+            Some(match &reply.key {
+                None => tally::name(&[subject, rule]),
+                Some(key) => tally::name(&[subject, rule, key]),
             })
         });
     }

@@ -105,12 +105,15 @@ mod tests {
             peer_address: b"192.0.2.1:1".into(),
             now_ms: 0,
         };
-        let seen = RuleRequest::new(&request, Some("x-user-id"));
-        assert_eq!((seen.method(), seen.path()), (&b"PUT"[..], &b"/a?b"[..]));
-        assert_eq!(seen.header(":path").as_deref(), Some(&b"/a?b"[..]));
-        assert_eq!(seen.header("x-none"), None);
-        assert_eq!(seen.address(), b"192.0.2.1:1");
-        assert_eq!(seen.user().as_deref(), Some(&b"alice"[..]));
+        let observed = RuleRequest::new(&request, Some("x-user-id"));
+        assert_eq!(
+            (observed.method(), observed.path()),
+            (&b"PUT"[..], &b"/a?b"[..])
+        );
+        assert_eq!(observed.header(":path").as_deref(), Some(&b"/a?b"[..]));
+        assert_eq!(observed.header("x-none"), None);
+        assert_eq!(observed.address(), b"192.0.2.1:1");
+        assert_eq!(observed.user().as_deref(), Some(&b"alice"[..]));
         assert_eq!(RuleRequest::new(&request, None).user(), None);
     }
 

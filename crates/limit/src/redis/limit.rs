@@ -40,7 +40,7 @@ pub struct Answer {
     /// remaining quota is that after the request.
     pub check: Check,
     /// The number of charged units: the cost and the granted extra; 0 if any limit refused the request.
-    pub taken: u32,
+    pub used: u32,
 }
 
 /// The call that decides `requests` in order, on Redis' own clock. It charges all limits of a request if all allow it,
@@ -101,11 +101,11 @@ fn parse_request(numbers: &[Value]) -> Option<Vec<Answer>> {
     let answers = numbers.as_chunks::<FIELDS>().0.iter().map(parse_one);
     let answers: Vec<Answer> = answers.collect::<Option<_>>()?;
     let is_allowed = answers.iter().all(|answer| answer.check.is_allowed());
-    let is_charged = answers.iter().any(|answer| answer.taken > 0);
+    let is_charged = answers.iter().any(|answer| answer.used > 0);
     (is_allowed || !is_charged).then_some(answers)
 }
 
-fn parse_one([wait_ms, remaining, reset_ms, mark, taken]: &[Value; FIELDS]) -> Option<Answer> {
+fn parse_one([wait_ms, remaining, reset_ms, mark, accepted]: &[Value; FIELDS]) -> Option<Answer> {
     Some(Answer {
         check: Check {
             wait_ms: unsigned(wait_ms)?,
@@ -113,7 +113,7 @@ fn parse_one([wait_ms, remaining, reset_ms, mark, taken]: &[Value; FIELDS]) -> O
             reset_ms: unsigned(reset_ms)?,
             mark: unsigned(mark)?,
         },
-        taken: unsigned(taken)?,
+        used: unsigned(accepted)?,
     })
 }
 
@@ -140,8 +140,8 @@ impl<'a> Terms<'a> {
             keys.push(key.as_bytes());
             keys.len() as u64
         });
-        let known = self.quotas.iter().position(|known| *known == quota);
-        let quota_place = known.unwrap_or_else(|| {
+        let existing = self.quotas.iter().position(|existing| *existing == quota);
+        let quota_place = existing.unwrap_or_else(|| {
             self.quotas.push(quota);
             self.quotas.len() - 1
         });
@@ -223,8 +223,11 @@ mod tests {
         let answers = parse(&reply, [2, 0, 1]).unwrap();
         let lens: Vec<usize> = answers.iter().map(Vec::len).collect();
         assert_eq!(lens, [2, 0, 1]);
-        let Answer { check, taken } = answers[2][0];
-        assert_eq!((check.wait_ms, check.remaining, taken), (20, 0, 0));
+        let Answer {
+            check,
+            used: accepted,
+        } = answers[2][0];
+        assert_eq!((check.wait_ms, check.remaining, accepted), (20, 0, 0));
         assert_eq!((check.reset_ms, check.mark), (30, 7));
     }
 

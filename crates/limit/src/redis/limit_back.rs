@@ -21,7 +21,7 @@ pub struct Charge {
     pub key: LimitKey,
     /// The quota at the time of the charge.
     pub quota: Quota,
-    /// The number of units: [`Answer::taken`](crate::redis::limit::Answer::taken), or fewer.
+    /// The number of units: [`Answer::used`](crate::redis::limit::Answer::used), or fewer.
     pub cost: u32,
     /// The [mark](crate::Check::mark) of the check that allowed the request.
     pub mark: u64,

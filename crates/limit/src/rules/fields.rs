@@ -86,9 +86,9 @@ mod tests {
 
     fn policy(algorithm: Algorithm, rate: u32, per_ms: u64, burst: u32) -> String {
         let quota = Quota::new(algorithm, rate, per_ms, burst).unwrap();
-        let mut told = String::new();
-        append_policy(&mut told, "default", &quota);
-        told
+        let mut reply = String::new();
+        append_policy(&mut reply, "default", &quota);
+        reply
     }
 
     fn limit(wait_ms: u64, remaining: u32, reset_ms: u64, is_refused: bool) -> String {
@@ -99,9 +99,9 @@ mod tests {
             reset_ms,
             mark,
         };
-        let mut told = String::new();
-        append_limit(&mut told, "default", &check, is_refused);
-        told
+        let mut reply = String::new();
+        append_limit(&mut reply, "default", &check, is_refused);
+        reply
     }
 
     /// The examples of the draft, sections 3.2 and 4.2, as far as rules can express them.

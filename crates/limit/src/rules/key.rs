@@ -53,14 +53,14 @@ impl Parts {
 
     /// A key for operators: one text per part. Values that may identify a client or contain secrets appear only as a
     /// hash.
-    pub(super) fn shown(&self, key: &[u8]) -> String {
+    pub(super) fn describe_key(&self, key: &[u8]) -> String {
         let mut rest = key;
         let mut texts = Vec::new();
         for part in &self.0 {
             let Some((value, behind)) = take(rest) else {
                 break;
             };
-            texts.push(value.map_or_else(|| "\u{2013}".into(), |value| shown(part, value)));
+            texts.push(value.map_or_else(|| "\u{2013}".into(), |value| describe_key(part, value)));
             rest = behind;
         }
         texts.join(", ")
@@ -146,7 +146,7 @@ fn take(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
 /// The maximum number of shown characters per value.
 const SHOWN_MAX: usize = 64;
 
-fn shown(part: &KeyPart, value: &[u8]) -> String {
+fn describe_key(part: &KeyPart, value: &[u8]) -> String {
     let text = || {
         // A character has at most four bytes, and a client's value may be long.
         let beginning = value.get(..4 * SHOWN_MAX).unwrap_or(value);
@@ -154,10 +154,10 @@ fn shown(part: &KeyPart, value: &[u8]) -> String {
         text.chars().take(SHOWN_MAX).collect()
     };
     // A header, a cookie or a parameter may contain a password.
-    let hash = |what: &str, name: &str| {
+    let hash = |subject: &str, name: &str| {
         let digest: [u8; 32] = Sha256::digest(value).into();
         let [a, b, c, d, ..] = digest;
-        format!("{what} {name} #{:08x}", u32::from_be_bytes([a, b, c, d]))
+        format!("{subject} {name} #{:08x}", u32::from_be_bytes([a, b, c, d]))
     };
     match part {
         KeyPart::Address | KeyPart::Forwarded(_) => AddressGroup::of_key(value)

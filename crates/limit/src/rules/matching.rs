@@ -86,11 +86,11 @@ impl Path {
         match self {
             Self::Exact(text) => path == text.as_bytes(),
             Self::Prefix(text) => path.starts_with(text.as_bytes()),
-            Self::Template(wanted) => {
+            Self::Template(requested) => {
                 let mut segments = segments(path);
-                let is_all = wanted.iter().all(|wanted| {
+                let is_all = requested.iter().all(|requested| {
                     let segment = segments.next();
-                    segment.is_some_and(|segment| match wanted {
+                    segment.is_some_and(|segment| match requested {
                         Some(text) => segment == text.as_bytes(),
                         None => !segment.is_empty(),
                     })

@@ -219,8 +219,8 @@ impl Rule {
 
     /// The `key` of a [`Hit`] for operators: at most 64 characters of each part. Headers, cookies and parameters, which
     /// may contain passwords, appear only as a hash.
-    pub fn shown(&self, key: &[u8]) -> String {
-        self.parts.shown(key)
+    pub fn describe_key(&self, key: &[u8]) -> String {
+        self.parts.describe_key(key)
     }
 
     /// Matches a request.

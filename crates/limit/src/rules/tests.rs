@@ -292,7 +292,7 @@ fn refused(fields: &str) -> String {
 }
 
 #[test]
-fn every_bad_field_is_refused_by_its_path() {
+fn invalid_field_is_refused_by_its_path() {
     let limit = |limit: &str| refused(&format!(r#""limit":{limit}"#));
     assert_eq!(limit(r#"{"rate":0,"per":"1s"}"#), "limit.rate");
     assert_eq!(limit(r#"{"rate":1000001,"per":"1s"}"#), "limit.rate");
@@ -523,16 +523,16 @@ fn operator_key_text_shows_the_client_but_no_password() {
     let rule = rules.get(0).unwrap();
     let mut request = with(&get("/a/b%20c?token=hunter2"), "x-api-key", "hunter2");
     request.user = Some(b"alice".to_vec());
-    let shown = rule.shown(&key(rule, &request));
+    let displayed = rule.describe_key(&key(rule, &request));
     assert_eq!(
-        shown,
+        displayed,
         "alice, 192.0.2.1, GET, b c, header x-api-key #f52fbd32, \u{2013}, query token #f52fbd32"
     );
     request.user = Some(vec![b'x'; 300]);
     request.address = b"/tmp/socket".to_vec();
-    let shown = rule.shown(&key(rule, &request));
+    let displayed = rule.describe_key(&key(rule, &request));
     let begins = format!("{}, no address, ", "x".repeat(64));
-    assert!(shown.starts_with(&begins), "{shown}");
+    assert!(displayed.starts_with(&begins), "{displayed}");
     // An invalid key has no text.
-    assert_eq!(rule.shown(b"\xff\0\0\0no"), "");
+    assert_eq!(rule.describe_key(b"\xff\0\0\0no"), "");
 }

@@ -38,11 +38,11 @@ impl SharedData for &Memory {
     }
 }
 
-/// Another worker, which decides on `key` between this worker's read and write, as often as `left`.
+/// Another worker, which decides on `key` between this worker's read and write, as often as `remaining`.
 struct RivalWorker<'a> {
     memory: &'a Memory,
     table: Table<&'a Memory>,
-    left: Mutex<usize>,
+    remaining: Mutex<usize>,
     reads: Mutex<usize>,
 }
 
@@ -50,10 +50,10 @@ impl SharedData for &RivalWorker<'_> {
     fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
         let read = self.memory.get(key);
         *self.reads.lock().unwrap() += 1;
-        let mut left = self.left.lock().unwrap();
-        if *left > 0 {
-            *left -= 1;
-            decide(&self.table, QUOTA, &format!("rival-{left}"), NOW_MS);
+        let mut remaining = self.remaining.lock().unwrap();
+        if *remaining > 0 {
+            *remaining -= 1;
+            decide(&self.table, QUOTA, &format!("rival-{remaining}"), NOW_MS);
         }
         read
     }
@@ -88,8 +88,8 @@ fn decide<D: SharedData>(
 }
 
 fn allowed<D: SharedData>(table: &Table<D>, key: &str, count: usize) -> usize {
-    let asked = (0..count).filter(|_| decide(table, QUOTA, key, NOW_MS).is_allowed());
-    asked.count()
+    let requested = (0..count).filter(|_| decide(table, QUOTA, key, NOW_MS).is_allowed());
+    requested.count()
 }
 
 #[test]
@@ -154,18 +154,18 @@ fn single_request_reports_remaining_quota_and_evicted_state() {
     let memory = Memory::default();
     let tables = tables(&memory);
     let [ask, _] = asks(&tables, 1);
-    let told = |key: &[u8]| {
+    let reply = |key: &[u8]| {
         let (check, lost) = decide_one(TableRequest { key, ..ask }, NOW_MS);
         (check.wait_ms, check.remaining, lost)
     };
     for n in 0..crate::WAYS as u8 {
-        assert_eq!(told(&[n]), (0, 1, 0));
+        assert_eq!(reply(&[n]), (0, 1, 0));
     }
-    assert_eq!(told(b"u"), (0, 1, 1));
-    assert_eq!(told(b"u"), (0, 0, 0));
-    assert_eq!(told(b"u"), (1_000, 0, 0));
+    assert_eq!(reply(b"u"), (0, 1, 1));
+    assert_eq!(reply(b"u"), (0, 0, 0));
+    assert_eq!(reply(b"u"), (1_000, 0, 0));
     ask.take_back(0, NOW_MS);
-    assert_eq!(told(b"u"), (0, 0, 0));
+    assert_eq!(reply(b"u"), (0, 0, 0));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn charge_is_returned_despite_concurrent_writes() {
     let rival = RivalWorker {
         memory: &memory,
         table: table(&memory),
-        left: Mutex::new(TRIES_MAX - 1),
+        remaining: Mutex::new(TRIES_MAX - 1),
         reads: Mutex::new(0),
     };
     let own = table(&rival);
@@ -224,7 +224,7 @@ fn against_a_rival(times: usize) -> (Memory, usize) {
         let rival = RivalWorker {
             memory: &memory,
             table: table(&memory),
-            left: Mutex::new(times),
+            remaining: Mutex::new(times),
             reads: Mutex::new(0),
         };
         assert!(decide(&table(&rival), QUOTA, "u", NOW_MS).is_allowed());
@@ -259,8 +259,8 @@ fn many_workers_allow_no_more_requests_than_one_worker() {
     let memory = Memory::default();
     let worker = || {
         let table = table(&memory);
-        let asked = (0..BURST).filter(|_| decide(&table, (1, BURST), "u", NOW_MS).is_allowed());
-        asked.count()
+        let requested = (0..BURST).filter(|_| decide(&table, (1, BURST), "u", NOW_MS).is_allowed());
+        requested.count()
     };
     let passed: usize = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();

@@ -23,7 +23,7 @@ fn location(link: &Link, visit: &Visit<'_>) -> String {
 
 fn cache(link: &Link, visit: &Visit<'_>) -> String {
     let domain = domain();
-    let reply = answer(link, visit).reply(&domain);
+    let reply = answer(link, visit).reply(&domain, b"");
     let mut headers = reply.headers.into_iter();
     let found = headers.find(|(name, _)| *name == "cache-control");
     found.unwrap().1.into_owned()
@@ -41,7 +41,7 @@ fn plain_link_redirects_without_copying() {
         }
     ));
     let domain = domain();
-    let reply = answer.reply(&domain);
+    let reply = answer.reply(&domain, b"");
     assert_eq!((reply.status, reply.body.len()), (302, 0));
     assert_eq!(reply.headers[0], ("location", "https://t.example/".into()));
 }
@@ -64,8 +64,8 @@ fn visits_count_as_clicks_unless_automated() {
             user_agent,
             ..Visit::default()
         };
-        let got = (visit.is_counted(), visit.is_click());
-        assert_eq!(got, (is_counted, is_click), "{visit:?}");
+        let actual = (visit.is_counted(), visit.is_click());
+        assert_eq!(actual, (is_counted, is_click), "{visit:?}");
     }
     assert_eq!(Method::read(b"HEAD"), Method::Head);
 }
@@ -164,7 +164,7 @@ fn ended_link_returns_gone() {
         answer(&disabled, &at(9)),
         Answer::Gone(InactiveReason::Disabled)
     );
-    assert_eq!(answer(&disabled, &at(9)).reply(&domain()).status, 410);
+    assert_eq!(answer(&disabled, &at(9)).reply(&domain(), b"").status, 410);
 }
 
 /// Dashboards query these labels.
@@ -190,7 +190,7 @@ fn only_statuses_that_keep_the_method_redirect_a_post() {
         let is_kept = status.code() >= 307;
         assert_eq!(answer(&link, &post).leads_on(), is_kept, "{status:?}");
     }
-    assert_eq!(Answer::NotAllowed.reply(&domain()).status, 405);
+    assert_eq!(Answer::NotAllowed.reply(&domain(), b"").status, 405);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn app_is_opened_on_supported_platforms() {
     let expected = Answer::App {
         url: "openapp://x",
         fallback: "https://t.example/".into(),
-        shown: PageOptions::default(),
+        options: PageOptions::default(),
     };
     assert_eq!(answer(&custom, &visit), expected);
     let bot = Visit {
@@ -370,7 +370,7 @@ fn app_is_opened_on_supported_platforms() {
     let expected = Answer::App {
         url: "https://app.example/x",
         fallback: "https://web.example/".into(),
-        shown: PageOptions::default(),
+        options: PageOptions::default(),
     };
     assert_eq!(answer(&both, &visit), expected);
 }
@@ -386,31 +386,45 @@ fn page_detects_embedding_app_and_uses_visitor_language() {
         apps: vec![app],
         ..link()
     };
-    let shown = |user_agent, accept_language| {
+    let displayed = |user_agent, accept_language| {
         let visit = Visit {
             user_agent,
             accept_language,
             ..Visit::default()
         };
         match answer(&link, &visit) {
-            Answer::App { shown, .. } => (shown.in_app, shown.language),
+            Answer::App {
+                options: displayed, ..
+            } => (displayed.in_app, displayed.language),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(shown(IPHONE, b"en,zh;q=0.5"), (false, Language::English));
-    assert_eq!(shown(IPHONE, b"zh-TW,en;q=0.5"), (false, Language::Chinese));
-    assert_eq!(shown(IPHONE, b"de-AT,en;q=0.5"), (false, Language::German));
+    assert_eq!(
+        displayed(IPHONE, b"en,zh;q=0.5"),
+        (false, Language::English)
+    );
+    assert_eq!(
+        displayed(IPHONE, b"zh-TW,en;q=0.5"),
+        (false, Language::Chinese)
+    );
+    assert_eq!(
+        displayed(IPHONE, b"de-AT,en;q=0.5"),
+        (false, Language::German)
+    );
     let wechat = b"Mozilla/5.0 (iPhone) Mobile/15E148 MicroMessenger/8.0.50";
-    assert_eq!(shown(wechat, b"zha"), (true, Language::English));
+    assert_eq!(displayed(wechat, b"zha"), (true, Language::English));
 }
 
 #[test]
 fn ended_link_shows_the_page_of_its_domain() {
     let mut domain = domain();
-    let gone = || Answer::Gone(InactiveReason::UsedUp);
-    assert!(gone().reply(&domain).body.contains("has expired"));
+    let removed = || Answer::Gone(InactiveReason::UsedUp);
+    for (accepted, title) in [(&b""[..], "has expired"), (b"de", "ist abgelaufen")] {
+        let reply = removed().reply(&domain, accepted);
+        assert!(reply.body.contains(title), "{}", reply.body);
+    }
     domain.gone_page = Some("<p>over".into());
-    let reply = gone().reply(&domain);
+    let reply = removed().reply(&domain, b"de");
     assert_eq!((reply.status, reply.body.as_ref()), (410, "<p>over"));
 }
 
@@ -458,8 +472,8 @@ fn previewer_gets_the_preview_and_others_the_redirect() {
         user_agent,
         ..Visit::default()
     };
-    let shown = answer(&link, &by(b"facebookexternalhit/1.1"));
-    assert!(matches!(&shown, Answer::Preview(preview) if preview.title == "A title"));
+    let displayed = answer(&link, &by(b"facebookexternalhit/1.1"));
+    assert!(matches!(&displayed, Answer::Preview(preview) if preview.title == "A title"));
     assert_eq!(location(&link, &by(IPHONE)), "https://t.example/");
     let post = Visit {
         method: Method::Other,
@@ -476,7 +490,7 @@ fn ended_link_uses_its_or_domain_fallback_unless_disabled() {
             now_ms: 10,
             ..Visit::default()
         };
-        let reply = answer(link, &visit).reply(domain);
+        let reply = answer(link, &visit).reply(domain, b"");
         (reply.status, reply.headers[0].1.clone().into_owned())
     };
     let plain = Link {

@@ -26,7 +26,7 @@ fn link() -> Link {
 }
 
 /// A link as read from Redis.
-fn told(link: Link, left_ms: Option<u64>) -> LinkReading {
+fn reading(link: Link, left_ms: Option<u64>) -> LinkReading {
     LinkReading {
         link,
         is_used_up: false,
@@ -46,7 +46,7 @@ fn is_due(memory: &mut Memory, now_ms: u64) -> bool {
 fn due_link_is_refreshed_by_a_single_request() {
     let mut memory = memory();
     assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
-    memory.learn(&name("abc"), told(link(), None), 1_000);
+    memory.learn(&name("abc"), reading(link(), None), 1_000);
     assert!(!is_due(&mut memory, 60_999));
     assert!(is_due(&mut memory, 61_000));
     assert!(!is_due(&mut memory, 61_999));
@@ -58,7 +58,7 @@ fn origin_answers_and_used_up_links_are_refreshed_sooner() {
     let mut memory = memory();
     let of_origin = LinkReading {
         source: Source::Origin,
-        ..told(link(), None)
+        ..reading(link(), None)
     };
     memory.learn(&name("abc"), of_origin.clone(), 0);
     assert!(!is_due(&mut memory, 9_999));
@@ -84,7 +84,7 @@ fn inspection_does_not_refresh_the_link_every_time() {
         ..link()
     };
     // A tenth of its lifetime has passed without a renewal.
-    memory.learn(&name("abc"), told(living, Some(50_000)), 0);
+    memory.learn(&name("abc"), reading(living, Some(50_000)), 0);
     assert!(!is_due(&mut memory, 999));
     assert!(is_due(&mut memory, 1_000));
 }
@@ -92,7 +92,7 @@ fn inspection_does_not_refresh_the_link_every_time() {
 #[test]
 fn retrusted_link_is_cached_and_soon_due_for_refresh() {
     let mut memory = memory();
-    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.learn(&name("abc"), reading(link(), None), 0);
     memory.revalidate_all();
     memory.trust(&name("abc"), 10);
     assert!(!is_due(&mut memory, 1_009));
@@ -108,11 +108,11 @@ fn link_is_refreshed_when_its_lifetime_needs_renewal() {
         life_ms: 10_000,
         ..link()
     };
-    memory.learn(&name("abc"), told(living(), Some(10_000)), 0);
+    memory.learn(&name("abc"), reading(living(), Some(10_000)), 0);
     assert!(!is_due(&mut memory, 1_000));
     assert!(is_due(&mut memory, 1_001));
     // Another gateway has renewed it in the meantime.
-    memory.learn(&name("abc"), told(living(), Some(9_500)), 2_000);
+    memory.learn(&name("abc"), reading(living(), Some(9_500)), 2_000);
     assert!(!is_due(&mut memory, 2_500));
     assert!(is_due(&mut memory, 2_501));
     // The read that found the link overdue also renewed it, or the link is disabled: no early read.
@@ -120,9 +120,9 @@ fn link_is_refreshed_when_its_lifetime_needs_renewal() {
         is_disabled: true,
         ..living()
     };
-    memory.learn(&name("abc"), told(disabled.clone(), Some(9_500)), 3_000);
+    memory.learn(&name("abc"), reading(disabled.clone(), Some(9_500)), 3_000);
     assert!(!is_due(&mut memory, 3_501));
-    memory.learn(&name("abc"), told(disabled, Some(100)), 3_000);
+    memory.learn(&name("abc"), reading(disabled, Some(100)), 3_000);
     assert!(!is_due(&mut memory, 3_099));
     assert_eq!(memory.find(&name("abc"), 3_100), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 3_100), None);
@@ -131,20 +131,20 @@ fn link_is_refreshed_when_its_lifetime_needs_renewal() {
 #[test]
 fn stale_link_is_available_when_revalidation_is_impossible() {
     let mut memory = memory();
-    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.learn(&name("abc"), reading(link(), None), 0);
     memory.learn_unknown(&name("abd"), 0);
     memory.revalidate_all();
     assert_eq!(memory.find(&name("abc"), 1), CacheLookup::MustRevalidate);
     assert_eq!(memory.find(&name("abd"), 1), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 1).unwrap().link, link());
-    memory.learn(&name("abc"), told(link(), None), 2);
+    memory.learn(&name("abc"), reading(link(), None), 2);
     assert!(!is_due(&mut memory, 3));
 }
 
 #[test]
 fn edit_invalidates_the_cached_link() {
     let mut memory = memory();
-    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.learn(&name("abc"), reading(link(), None), 0);
     memory.forget(&name("abc"));
     assert_eq!(memory.find(&name("abc"), 1), CacheLookup::Nothing);
     assert_eq!(memory.stale(&name("abc"), 1), None);
@@ -159,7 +159,7 @@ fn edit_invalidates_the_cached_link() {
 #[test]
 fn link_with_clicks_left_again_is_dropped_from_the_cache() {
     let mut memory = memory();
-    memory.learn(&name("abc"), told(link(), None), 0);
+    memory.learn(&name("abc"), reading(link(), None), 0);
     memory.drop_link(&name("abc"));
     assert_eq!(memory.find(&name("abc"), 1), CacheLookup::Nothing);
 }
@@ -172,7 +172,7 @@ fn unknown_codes_are_cached_for_limited_time_and_number() {
     assert_eq!(memory.find(&name("abc"), 6_000), CacheLookup::Nothing);
     // A clock that was set back does not keep it alive.
     assert_eq!(memory.find(&name("abc"), 0), CacheLookup::Nothing);
-    memory.learn(&name("hot"), told(link(), None), 0);
+    memory.learn(&name("hot"), reading(link(), None), 0);
     for number in 0..1_000 {
         memory.learn_unknown(&name(&format!("x{number:03}")), 1_000);
     }
@@ -184,10 +184,10 @@ fn unknown_codes_are_cached_for_limited_time_and_number() {
 #[test]
 fn frequently_read_link_is_not_evicted() {
     let mut memory = memory();
-    memory.learn(&name("hot"), told(link(), None), 0);
+    memory.learn(&name("hot"), reading(link(), None), 0);
     for number in 0..1_000 {
         memory.find(&name("hot"), 1);
-        memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
+        memory.learn(&name(&format!("x{number:03}")), reading(link(), None), 1);
     }
     assert!(matches!(
         memory.find(&name("hot"), 1),
@@ -210,7 +210,7 @@ fn cached_link_size_grows_with_its_addresses_and_languages() {
     let mut memory = memory();
     let mut told_of = |code: &str, link: Link| {
         let before = memory.size().1;
-        memory.learn(&name(code), told(link, None), 0);
+        memory.learn(&name(code), reading(link, None), 0);
         memory.size().1 - before
     };
     let plain = told_of("abc", link());
@@ -251,7 +251,7 @@ fn fitting_entry_is_cached_and_oversized_entry_evicts_nothing() {
 fn evictions_are_reported_once() {
     let mut memory = memory();
     for number in 0..103 {
-        memory.learn(&name(&format!("x{number:03}")), told(link(), None), 1);
+        memory.learn(&name(&format!("x{number:03}")), reading(link(), None), 1);
     }
     assert_eq!((memory.take_evictions(), memory.take_evictions()), (3, 0));
 }
@@ -290,9 +290,9 @@ proptest! {
     ) {
         let mut cache = Cache::<u32>::new(entries_max, bytes_max, 3);
         let mut last = BTreeMap::new();
-        for (step, (number, what, bytes)) in steps.into_iter().enumerate() {
+        for (step, (number, subject, bytes)) in steps.into_iter().enumerate() {
             let name = [number];
-            match what {
+            match subject {
                 0 | 1 => {
                     let value = u32::try_from(step).unwrap();
                     cache.insert(&name, value, bytes);
@@ -307,9 +307,9 @@ proptest! {
                     prop_assert!(found.is_none() || found == last.get(&number).copied());
                 }
             }
-            let kept: Vec<_> = cache.slots.iter().flatten().collect();
-            prop_assert_eq!(kept.len(), cache.len());
-            prop_assert_eq!(kept.iter().map(|slot| slot.bytes).sum::<usize>(), cache.bytes);
+            let retained: Vec<_> = cache.slots.iter().flatten().collect();
+            prop_assert_eq!(retained.len(), cache.len());
+            prop_assert_eq!(retained.iter().map(|slot| slot.bytes).sum::<usize>(), cache.bytes);
             prop_assert!(cache.len() <= entries_max && cache.bytes <= bytes_max);
             prop_assert!(cache.slots.len() <= entries_max);
         }
@@ -319,17 +319,21 @@ proptest! {
 #[test]
 fn ended_link_is_cached_as_long_as_an_unknown_code() {
     let mut memory = memory();
-    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
+    memory.learn(&name("abc"), reading(link(), Some(0)), 1_000);
     for now_ms in [1_000, 5_999] {
-        let CacheLookup::Link { known, is_due } = memory.find(&name("abc"), now_ms) else {
+        let CacheLookup::Link {
+            cached: existing,
+            is_due,
+        } = memory.find(&name("abc"), now_ms)
+        else {
             panic!("it is known");
         };
-        assert!(known.has_ended && !is_due);
+        assert!(existing.has_ended && !is_due);
         assert!(memory.stale(&name("abc"), now_ms).is_some());
     }
     assert_eq!(memory.find(&name("abc"), 6_000), CacheLookup::Nothing);
-    memory.learn(&name("abc"), told(link(), Some(0)), 1_000);
-    memory.learn(&name("abc"), told(link(), Some(1)), 1_000);
+    memory.learn(&name("abc"), reading(link(), Some(0)), 1_000);
+    memory.learn(&name("abc"), reading(link(), Some(1)), 1_000);
     let found = memory.find(&name("abc"), 1_000);
-    assert!(matches!(found, CacheLookup::Link { known, .. } if !known.has_ended));
+    assert!(matches!(found, CacheLookup::Link { cached: existing, .. } if !existing.has_ended));
 }

@@ -64,7 +64,7 @@ fn domain_is_found_by_any_spelling_of_its_host() {
 }
 
 #[test]
-fn a_refusal_names_the_field() {
+fn refusal_names_the_field() {
     let check = |field: &str, value: Value, expected: &str| {
         let error = with(field, value).unwrap_err();
         assert!(error.starts_with(expected), "{field}: {error}");

@@ -37,16 +37,16 @@ pub(crate) fn kind_of(answer: &LinkAnswer<'_>) -> AnswerKind {
 
 /// Decides the response to a request for a cached link.
 pub(crate) fn answer_of<'a>(
-    known: &'a CachedLink,
+    link: &'a CachedLink,
     fields: &Fields<'_>,
     now_ms: u64,
 ) -> LinkAnswer<'a> {
-    let left_ms = match known.has_ended {
+    let left_ms = match link.has_ended {
         true => Some(0),
-        false => known.dies_at_ms.checked_sub(now_ms),
+        false => link.dies_at_ms.checked_sub(now_ms),
     };
-    let left_ms = left_ms.filter(|_| known.dies_at_ms != u64::MAX);
-    answer_to(&known.link, known.is_used_up, left_ms, fields, now_ms)
+    let left_ms = left_ms.filter(|_| link.dies_at_ms != u64::MAX);
+    answer_to(&link.link, link.is_used_up, left_ms, fields, now_ms)
 }
 
 /// Decides the response to a request for a link.

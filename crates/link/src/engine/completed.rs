@@ -210,13 +210,13 @@ impl Links {
         if read.clicks_left.is_some() && !is_used_up {
             return self.memory.drop_link(name);
         }
-        let learnt = LinkReading {
+        let reading = LinkReading {
             link,
             is_used_up,
             left_ms: read.left_ms,
             source,
         };
-        self.memory.learn(name, learnt, now_ms);
+        self.memory.learn(name, reading, now_ms);
     }
 
     /// Decodes a record. The origin may be able to read a record that this version cannot.
@@ -252,7 +252,7 @@ impl Links {
         };
         self.counters.lookups.increment();
         self.counters.found.increment(Place::Origin);
-        let (told, ended) = match found {
+        let (reply, ended) = match found {
             origin::OriginReply::Link(read) => match self.decoded(&read, effects) {
                 Some(link) => self.found_at_origin(lookup, link, &read, now_ms, effects),
                 None => self.lookup_failed(lookup),
@@ -266,7 +266,7 @@ impl Links {
             origin::OriginReply::Failed => self.lookup_failed(lookup),
         };
         self.counters.evictions.add(self.memory.take_evictions());
-        self.lookups.tell_later(told, ended, effects);
+        self.lookups.tell_later(reply, ended, effects);
     }
 
     /// Answers with the link from the origin, and caches it. The followers are answered later.

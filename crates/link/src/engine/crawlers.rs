@@ -15,7 +15,7 @@ const REMEMBERED_MAX: usize = 1_000;
 pub(crate) struct Crawlers {
     seed: u64,
     /// By hash: whether the user agent is a crawler.
-    known: BTreeMap<u64, bool>,
+    cached: BTreeMap<u64, bool>,
 }
 
 impl Crawlers {
@@ -23,7 +23,7 @@ impl Crawlers {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
-            known: BTreeMap::new(),
+            cached: BTreeMap::new(),
         }
     }
 
@@ -33,14 +33,14 @@ impl Crawlers {
             return false;
         }
         let key = seeded_hash(self.seed, fields.user_agent);
-        if let Some(is_crawler) = self.known.get(&key) {
+        if let Some(is_crawler) = self.cached.get(&key) {
             return !is_crawler;
         }
-        if self.known.len() >= REMEMBERED_MAX {
-            self.known.clear();
+        if self.cached.len() >= REMEMBERED_MAX {
+            self.cached.clear();
         }
         let is_click = fields.is_click();
-        self.known.insert(key, !is_click);
+        self.cached.insert(key, !is_click);
         is_click
     }
 }
@@ -62,7 +62,7 @@ mod tests {
             };
             assert!(crawlers.is_click(&fields));
         }
-        assert_eq!(crawlers.known.len(), 2);
+        assert_eq!(crawlers.cached.len(), 2);
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(crawlers.is_click(&fields), n % 3 == 1, "{name}");
             fields.method = Method::Head;
             assert!(!crawlers.is_click(&fields));
-            assert!(crawlers.known.len() <= REMEMBERED_MAX);
+            assert!(crawlers.cached.len() <= REMEMBERED_MAX);
         }
     }
 }

@@ -93,14 +93,15 @@ impl Links {
             self.counters.answers.increment(AnswerKind::Passed);
             return effects.let_go(stream);
         };
-        match visitor.fields().resource(&domain) {
+        let fields = visitor.fields();
+        match fields.resource(&domain) {
             Resource::Link(name) => {
-                let purpose = self.purpose_of(&visitor.fields());
+                let purpose = self.purpose_of(&fields);
                 let request = LinkRequest::new(stream, name, domain, visitor, purpose);
                 self.ask_redis(request, now_ms, effects);
             }
-            Resource::File(file) => self.answer_file(stream, file, &domain, effects),
-            Resource::Nothing => self.answer_unknown(stream, &domain, effects),
+            Resource::File(file) => self.answer_file(stream, file, &domain, &fields, effects),
+            Resource::Nothing => self.answer_unknown(stream, &domain, &fields, effects),
         }
     }
 }

@@ -247,8 +247,8 @@ impl Links {
                 };
                 self.find(head, effects);
             }
-            Resource::File(file) => self.answer_file(stream, file, &domain, effects),
-            Resource::Nothing => self.answer_unknown(stream, &domain, effects),
+            Resource::File(file) => self.answer_file(stream, file, &domain, &fields, effects),
+            Resource::Nothing => self.answer_unknown(stream, &domain, &fields, effects),
         }
     }
 
@@ -287,12 +287,15 @@ impl Links {
     fn find(&mut self, head: LinkHead<'_>, effects: &mut Effects) {
         let (stream, now_ms) = (head.stream, head.now_ms);
         match self.memory.find(&head.name, now_ms) {
-            CacheLookup::Link { known, is_due } => {
+            CacheLookup::Link {
+                cached: existing,
+                is_due,
+            } => {
                 self.counters.found.increment(Place::Memory);
-                let mut fields = head.fields_for(&known.link, self.trusted_hops);
-                let tag = self.tagger.tag(&known.link, &head.name, &fields, now_ms);
+                let mut fields = head.fields_for(&existing.link, self.trusted_hops);
+                let tag = self.tagger.tag(&existing.link, &head.name, &fields, now_ms);
                 fields.click_tag = tag.as_deref();
-                let answer = answer_of(known, &fields, now_ms);
+                let answer = answer_of(existing, &fields, now_ms);
                 let is_followed = answer.leads_on();
                 let (domain, counters) = (&head.domain, &self.counters);
                 if give(answer, stream, &fields, domain, counters, effects)
@@ -313,7 +316,7 @@ impl Links {
             }
             CacheLookup::Unknown => {
                 self.counters.found.increment(Place::MemoryUnknown);
-                self.answer_unknown(stream, &head.domain, effects);
+                self.answer_unknown(stream, &head.domain, &head.fields, effects);
             }
             CacheLookup::MustRevalidate | CacheLookup::Nothing => {
                 let purpose = self.purpose_of(&head.fields);
@@ -423,14 +426,16 @@ impl Links {
         now_ms: u64,
         effects: &mut Effects,
     ) -> Option<LinkRequest> {
-        let Some(known) = self.memory.stale(&request.name, now_ms) else {
+        let Some(existing) = self.memory.stale(&request.name, now_ms) else {
             return Some(request);
         };
         self.counters.found.increment(place);
-        let mut fields = request.visitor.fields_for(&known.link, &request.name);
-        let tag = self.tagger.tag(&known.link, &request.name, &fields, now_ms);
+        let mut fields = request.visitor.fields_for(&existing.link, &request.name);
+        let tag = self
+            .tagger
+            .tag(&existing.link, &request.name, &fields, now_ms);
         fields.click_tag = tag.as_deref();
-        let answer = answer_of(known, &fields, now_ms);
+        let answer = answer_of(existing, &fields, now_ms);
         let (counters, clicks) = (&self.counters, self.clicks.as_mut());
         if !request.give(answer, counters, clicks, now_ms, effects) {
             self.led_nowhere(&request);
@@ -532,15 +537,22 @@ impl Links {
     }
 
     /// Answers that the link does not exist.
-    pub(crate) fn answer_unknown(&self, stream: StreamId, domain: &Domain, effects: &mut Effects) {
+    pub(crate) fn answer_unknown(
+        &self,
+        stream: StreamId,
+        domain: &Domain,
+        fields: &Fields<'_>,
+        effects: &mut Effects,
+    ) {
         self.counters.answers.increment(AnswerKind::Unknown);
-        let reply = site::unknown(Some(domain));
+        let reply = site::unknown(Some(domain), fields.accept_language);
         respond(stream, AnswerKind::Unknown, reply, effects);
     }
 
     /// Answers that the link does not exist, and returns the request's click.
     pub(crate) fn tell_unknown(&mut self, request: &LinkRequest, effects: &mut Effects) {
-        self.answer_unknown(request.stream, &request.domain, effects);
+        let fields = request.visitor.fields();
+        self.answer_unknown(request.stream, &request.domain, &fields, effects);
         self.led_nowhere(request);
     }
 
@@ -557,7 +569,8 @@ impl Links {
         };
         self.counters.answers.increment(kind);
         let retry_after_s = retry_after_seconds(wait_ms.unwrap_or(RETRY_MS));
-        let reply = site::unavailable(&request.domain, retry_after_s);
+        let accept_language = request.visitor.fields().accept_language;
+        let reply = site::unavailable(&request.domain, accept_language, retry_after_s);
         respond(request.stream, kind, reply, effects);
     }
 
@@ -566,10 +579,11 @@ impl Links {
         stream: StreamId,
         file: File,
         domain: &Domain,
+        fields: &Fields<'_>,
         effects: &mut Effects,
     ) {
         let Some(reply) = file.reply(domain) else {
-            return self.answer_unknown(stream, domain, effects);
+            return self.answer_unknown(stream, domain, fields, effects);
         };
         self.counters.answers.increment(AnswerKind::File);
         respond(stream, AnswerKind::File, reply, effects);
@@ -658,6 +672,7 @@ fn give(
         effects.let_go(stream);
         return false;
     }
-    respond(stream, kind, answer.reply(domain), effects);
+    let reply = answer.reply(domain, fields.accept_language);
+    respond(stream, kind, reply, effects);
     is_counted
 }

@@ -254,8 +254,8 @@ impl Lookups {
         effects: &mut Effects,
     ) {
         let is_woken = !self.ended.is_empty();
-        let told = streams.into_iter().map(|stream| (stream, ended));
-        self.ended.extend(told);
+        let replies = streams.into_iter().map(|stream| (stream, ended));
+        self.ended.extend(replies);
         if !is_woken && !self.ended.is_empty() {
             effects.wake();
         }
@@ -268,11 +268,11 @@ impl Lookups {
         effects: &mut Effects,
     ) -> Vec<(StreamId, LookupOutcome)> {
         let count = self.ended.len().min(room);
-        let told = self.ended.drain(..count).collect();
+        let replies = self.ended.drain(..count).collect();
         if !self.ended.is_empty() {
             effects.wake();
         }
-        told
+        replies
     }
 
     /// Forgets `stream`. A lookup that it started continues.
@@ -307,7 +307,7 @@ mod tests {
     }
 
     /// A request for a cached link.
-    fn held(stream: StreamId, code: &str) -> LookupRequest {
+    fn cached_request(stream: StreamId, code: &str) -> LookupRequest {
         LookupRequest {
             stream,
             name: LinkName::new(&DomainId::new("s").unwrap(), code.as_bytes()).unwrap(),
@@ -435,8 +435,8 @@ mod tests {
     #[test]
     fn lookups_of_cached_links_leave_half_to_uncached_links() {
         let mut bench = Bench::new();
-        assert!(bench.wait_for(held(1, "abc")).unwrap().is_some());
-        let too_many = bench.wait_for(held(2, "abd")).unwrap_err();
+        assert!(bench.wait_for(cached_request(1, "abc")).unwrap().is_some());
+        let too_many = bench.wait_for(cached_request(2, "abd")).unwrap_err();
         assert_eq!(too_many, TooMany { wait_ms: 100 });
         assert!(bench.wait(3, "abe", false).unwrap().is_some());
     }
@@ -451,13 +451,19 @@ mod tests {
             bench.lookups.completed(fetch, false, now_ms);
             bench.now_ms += 100;
         }
-        let held = held(9, "held");
-        assert_eq!(bench.wait_for(held), Err(TooMany { wait_ms: 900 }));
+        let cached_request = cached_request(9, "held");
+        assert_eq!(
+            bench.wait_for(cached_request),
+            Err(TooMany { wait_ms: 900 })
+        );
         assert_eq!(bench.refresh("held"), None);
         // The others have no cached answer.
         assert!(bench.wait(10, "abd", false).unwrap().is_some());
         bench.now_ms += 1_000;
-        assert!(bench.wait_for(held).unwrap().is_some(), "one tries it out");
+        assert!(
+            bench.wait_for(cached_request).unwrap().is_some(),
+            "one tries it out"
+        );
     }
 
     #[test]

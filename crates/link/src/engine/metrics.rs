@@ -139,7 +139,7 @@ impl LinkCounters {
         });
         // Defined even if clicks are not counted.
         let clicks = click_counters(metrics);
-        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total"));
+        let mut total = |subject: &str| metrics.counter(format!("{PREFIX}_{subject}_total"));
         Self {
             answers,
             found,

@@ -43,7 +43,7 @@ pub(crate) struct Poller {
     changes_key: Vec<u8>,
     cursor: Cursor,
     /// The last document that was read, valid or not.
-    seen: Option<Outline>,
+    observed: Option<Outline>,
     /// Whether the next poll reads the whole document.
     wants_document: bool,
 }
@@ -77,7 +77,7 @@ impl Poller {
             domains_key: keys::link_domains(key_prefix),
             changes_key: keys::link_changes(key_prefix),
             cursor: Cursor::Lost,
-            seen: None,
+            observed: None,
             wants_document: true,
         }
     }
@@ -163,13 +163,13 @@ impl Poller {
 
     fn note_document(&mut self, document: &[u8]) {
         self.wants_document = false;
-        self.seen = Some(Outline::from_document(document));
+        self.observed = Some(Outline::from_document(document));
     }
 
     /// Requests the whole document with an immediate poll if it has changed. If it is gone, the last one stays in use.
     fn compare(&mut self, beginning: &[u8], length: i64) {
         let length = u64::try_from(length).unwrap_or(0);
-        let is_seen = self.seen == Some(Outline::new(beginning, length));
+        let is_seen = self.observed == Some(Outline::new(beginning, length));
         self.wants_document = length > 0 && !is_seen;
         if self.wants_document {
             self.schedule.again();

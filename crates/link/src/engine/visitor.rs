@@ -82,7 +82,7 @@ mod tests {
     use alloc::vec::Vec;
     use weir_engine::Headers;
 
-    fn kept(headers: &[(&str, &[u8])], address: &[u8]) -> Visitor {
+    fn visitor(headers: &[(&str, &[u8])], address: &[u8]) -> Visitor {
         Visitor::new(&Fields::from_headers(&Headers::new(headers)), address)
     }
 
@@ -95,7 +95,7 @@ mod tests {
             ("referer", b"https://a.example/"),
             ("accept-language", b"zh"),
         ];
-        let visitor = kept(&headers, b"192.0.2.1:1");
+        let visitor = visitor(&headers, b"192.0.2.1:1");
         let fields = visitor.fields();
         assert_eq!(fields.method, Method::Head);
         let texts = [
@@ -127,7 +127,7 @@ mod tests {
                 ("referer", &long),
                 ("accept-language", &long),
             ];
-            let visitor = kept(&headers, &long);
+            let visitor = visitor(&headers, &long);
             let fields = visitor.fields();
             let length = fields.path.len()
                 + fields.user_agent.len()

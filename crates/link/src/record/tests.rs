@@ -138,14 +138,14 @@ fn link_has_at_most_the_allowed_number_of_parts() {
             }];
         }),
     ];
-    for (what, most, fill) in parts {
+    for (subject, most, fill) in parts {
         let check = |count| {
             let mut link = Link::to("a");
             fill(&mut link, count);
             link.check()
         };
-        assert_eq!(check(most), Ok(()), "{what}");
-        assert_eq!(check(most + 1), Err(RecordError::Parts), "{what}");
+        assert_eq!(check(most), Ok(()), "{subject}");
+        assert_eq!(check(most + 1), Err(RecordError::Parts), "{subject}");
     }
     assert_eq!(Link::to("a".repeat(TARGET_LEN_MAX)).check(), Ok(()));
     let spaces = " ".repeat(RECORD_LEN_MAX - r#"0 0 {"t":"a"}"#.len());
@@ -247,10 +247,10 @@ fn gateways_store_no_password_protected_data() {
         version: 3,
         ..Link::to("https://secret.example/")
     };
-    let shown = link.for_gateways();
-    let told = r#"7 0 {"e":9,"v":3,"x":"https://t.example/over","g":""}"#;
-    assert_eq!(String::from_utf8(shown.clone()).unwrap(), told);
-    let face = Link::decode(&shown).unwrap();
+    let displayed = link.for_gateways();
+    let reply = r#"7 0 {"e":9,"v":3,"x":"https://t.example/over","g":""}"#;
+    assert_eq!(String::from_utf8(displayed.clone()).unwrap(), reply);
+    let face = Link::decode(&displayed).unwrap();
     assert!(face.is_face() && !link.is_face());
     assert!(!format!("{:?}", link.guard).contains("secret"));
     link.guard = None;

@@ -47,14 +47,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_value_round_trips() {
         for (left_ms, clicks_left) in [(None, None), (Some(0), Some(u64::MAX)), (Some(7), None)] {
-            let told = Read {
+            let reply = Read {
                 record: b"0 0 {\n}".to_vec(),
                 left_ms,
                 clicks_left,
             };
-            assert_eq!(read(&write(&told)), Some(told));
+            assert_eq!(read(&write(&reply)), Some(reply));
         }
     }
 

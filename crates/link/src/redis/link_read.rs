@@ -95,13 +95,13 @@ pub fn parse(value: &Value) -> Result<Option<Read>, ReplyError> {
 }
 
 fn read(value: &Value) -> Option<Read> {
-    let [Value::Bulk(record), pttl, left] = array(value)? else {
+    let [Value::Bulk(record), pttl, remaining] = array(value)? else {
         return None;
     };
     Some(Read {
         record: record.clone(),
         left_ms: bounded(pttl)?,
-        clicks_left: bounded(left)?,
+        clicks_left: bounded(remaining)?,
     })
 }
 

@@ -131,7 +131,7 @@ fn path_is_parsed_in_bounded_time() {
 
 #[test]
 fn chosen_code_is_found_by_its_displayed_path() {
-    for (text, code, shown) in [
+    for (text, code, displayed) in [
         ("Spring", "spring", "spring"),
         ("größe", "xn--gre-6ka8i", "gr%C3%B6%C3%9Fe"),
         ("GRÖSSE", "xn--grsse-kua", "gr%C3%B6sse"),
@@ -145,9 +145,9 @@ fn chosen_code_is_found_by_its_displayed_path() {
     ] {
         let chosen = ALL.choose(text).unwrap();
         assert_eq!(chosen.as_str(), code);
-        assert_eq!(ALL.in_url(&chosen), shown);
-        assert_eq!(named(ALL, shown).as_deref(), Some(code));
-        assert_eq!(named(ALL, &format!("{shown}/")).as_deref(), Some(code));
+        assert_eq!(ALL.in_url(&chosen), displayed);
+        assert_eq!(named(ALL, displayed).as_deref(), Some(code));
+        assert_eq!(named(ALL, &format!("{displayed}/")).as_deref(), Some(code));
     }
     assert_eq!(
         chosen(PLAIN, "xn--gre-6ka8i").as_deref(),

@@ -20,11 +20,11 @@ fn clicks_from_redis_and_memory_share_one_batch() {
         host.request(method, "/abc", &[("referer", "https://Page.example/x?y")]);
         host.run();
     }
-    let gone = Link {
+    let removed = Link {
         is_disabled: true,
         ..link(TARGET)
     };
-    host.redis.records.insert("s/gone".into(), gone);
+    host.redis.records.insert("s/gone".into(), removed);
     host.click("/gone");
     host.click("/unknown");
     host.run();
@@ -52,12 +52,12 @@ fn client_address_can_be_read_from_a_header() {
     host.advance(1_000);
     let mut rows = decode(&host.redis.batches[0].1).unwrap();
     rows.sort_by_key(|row| row.address);
-    let seen: Vec<_> = rows
+    let observed: Vec<_> = rows
         .iter()
         .map(|row| (row.address.unwrap().to_string(), row.clicks))
         .collect();
     // Without a header entry, the connection's address is used.
-    assert_eq!(seen, [("192.0.2.1".into(), 2), ("192.0.2.7".into(), 2)]);
+    assert_eq!(observed, [("192.0.2.1".into(), 2), ("192.0.2.7".into(), 2)]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn batch_with_lost_reply_is_resent_with_the_same_id() {
 }
 
 #[test]
-fn clicks_may_be_left_uncounted() {
+fn click_counting_is_optional() {
     let mut host = with_link(r#"{"redis":{},"clicks":{"enabled":false}}"#);
     let stream = host.click("/abc");
     host.run();
@@ -290,7 +290,7 @@ fn click_never_sent_to_redis_is_not_returned() {
 fn click_with_undeliverable_answer_is_returned() {
     let mut host = with_maximum(1);
     let stream = host.click("/max");
-    host.gone.insert(stream);
+    host.closed.insert(stream);
     host.run();
     assert_eq!(host.redis.used["s/max"], 1);
     host.close(stream);
@@ -300,7 +300,7 @@ fn click_with_undeliverable_answer_is_returned() {
     // From the origin, too.
     host.redis.records.clear();
     let stream = host.click("/max");
-    host.gone.insert(stream);
+    host.closed.insert(stream);
     host.run();
     host.advance(100);
     host.advance(100);

@@ -21,7 +21,7 @@ fn edit_is_visible_after_the_next_poll() {
 }
 
 #[test]
-fn what_was_read_before_an_edit_is_not_remembered_after_it() {
+fn link_read_before_an_edit_is_not_cached_after_it() {
     let mut host = Host::new();
     host.redis
         .records

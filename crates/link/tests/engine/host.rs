@@ -61,7 +61,7 @@ pub struct Host {
     pub has_origin: bool,
     is_woken: bool,
     /// Streams whose clients have left, without a notification to the engine.
-    pub gone: BTreeSet<StreamId>,
+    pub closed: BTreeSet<StreamId>,
     open: BTreeSet<StreamId>,
     answers: BTreeMap<StreamId, Arc<Answer>>,
     /// Streams whose method is `GET`.
@@ -104,7 +104,7 @@ impl Host {
             is_ready: true,
             has_origin: true,
             is_woken: false,
-            gone: BTreeSet::new(),
+            closed: BTreeSet::new(),
             open: BTreeSet::new(),
             answers: BTreeMap::new(),
             gets: BTreeSet::new(),
@@ -321,7 +321,7 @@ impl Host {
     /// Applies an effect. Returns the event that follows from it, if any.
     fn apply(&mut self, effect: Effect) -> Option<Event<'static>> {
         match effect {
-            Effect::Respond { stream, .. } if self.gone.contains(&stream) => {
+            Effect::Respond { stream, .. } if self.closed.contains(&stream) => {
                 let now_ms = self.now_ms;
                 return Some(Event::Undelivered { stream, now_ms });
             }
@@ -412,11 +412,11 @@ impl Host {
     pub fn metric(&mut self, name: &str) -> u64 {
         let metrics = self.engine.metrics();
         let names: Vec<String> = metrics.counters().map(str::to_owned).collect();
-        let known = &mut self.metrics;
-        metrics.collect(|index, count| *known.entry(names[index].clone()).or_default() += count);
+        let existing = &mut self.metrics;
+        metrics.collect(|index, count| *existing.entry(names[index].clone()).or_default() += count);
         let name = format!("weir_shortlink_{name}");
         assert!(names.contains(&name), "there is no {name}");
-        known.get(&name).copied().unwrap_or_default()
+        existing.get(&name).copied().unwrap_or_default()
     }
 
     /// Whether the call is a poll.
@@ -444,7 +444,7 @@ pub fn link(target: &str) -> Link {
 pub fn header<'a>(fetch: &'a Fetch, name: &str) -> Option<&'a str> {
     let mut headers = fetch.headers.iter();
     headers
-        .find(|(known, _)| *known == name)
+        .find(|(existing, _)| *existing == name)
         .map(|(_, value)| value.as_str())
 }
 

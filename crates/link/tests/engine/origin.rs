@@ -24,7 +24,7 @@ fn crowd(host: &mut Host, count: usize) -> Vec<StreamId> {
 #[test]
 fn origin_lookup_contains_the_link_and_purpose() {
     let mut host = Host::with(r#"{"redis":{},"origin":{"timeout_ms":500}}"#);
-    let asked = |host: &mut Host, method: &str, path: &str| {
+    let stream = |host: &mut Host, method: &str, path: &str| {
         host.request(method, path, &[("cookie", "secret")]);
         host.tick();
         let (&read, _) = host.calls.first_key_value().unwrap();
@@ -36,16 +36,16 @@ fn origin_lookup_contains_the_link_and_purpose() {
         assert_eq!(headers, [":method", ":path", ":authority"]);
         header(&fetch, ":path").unwrap().to_owned()
     };
-    let head = asked(&mut host, "HEAD", "/abc?q=1");
+    let head = stream(&mut host, "HEAD", "/abc?q=1");
     assert_eq!(head, "/link-records/s/abc?for=look");
-    let post = asked(&mut host, "POST", "/abd");
+    let post = stream(&mut host, "POST", "/abd");
     assert_eq!(post, "/link-records/s/abd?for=look");
-    let first = asked(&mut host, "GET", "/abe");
+    let first = stream(&mut host, "GET", "/abe");
     assert!(
         first.starts_with("/link-records/s/abe?for=click&click="),
         "{first}"
     );
-    let second = asked(&mut host, "GET", "/abf");
+    let second = stream(&mut host, "GET", "/abf");
     assert_ne!(
         first.split_once("click=").unwrap().1,
         second.split_once("click=").unwrap().1
@@ -98,7 +98,7 @@ fn refused_poll_is_counted() {
 }
 
 #[test]
-fn what_is_unknown_is_remembered_for_a_while() {
+fn unknown_link_is_cached_for_a_limited_time() {
     let mut host = Host::new();
     let first = host.click("/abc");
     host.run();
@@ -125,9 +125,9 @@ fn link_without_clicks_for_its_lifetime_has_ended() {
     };
     host.ended = [("s/abc".into(), idle), ("s/moved".into(), moved)].into();
     for _ in 0..2 {
-        let (gone, moved) = (host.click("/abc"), host.click("/moved"));
+        let (removed, moved) = (host.click("/abc"), host.click("/moved"));
         host.run();
-        assert_eq!((host.status(gone), host.status(moved)), (410, 302));
+        assert_eq!((host.status(removed), host.status(moved)), (410, 302));
         assert_eq!(host.location(moved), "https://over.example/");
     }
     // It is cached like an unknown code, so that not every click reaches the origin.
@@ -431,6 +431,6 @@ fn link_lost_by_redis_is_looked_up_in_background() {
     let stream = host.click("/abc");
     assert_eq!(host.location(stream), COLD);
     host.run();
-    let gone = host.click("/abc");
-    assert_eq!(host.status(gone), 404);
+    let removed = host.click("/abc");
+    assert_eq!(host.status(removed), 404);
 }

@@ -75,7 +75,7 @@ struct World {
     /// The versions when Redis ran a poll.
     polled: BTreeMap<BatchId, [u32; LINKS]>,
     /// The versions that the last poll has reported.
-    told: [u32; LINKS],
+    reported: [u32; LINKS],
     /// Clicks on the link with a click limit.
     counted: Vec<StreamId>,
 }
@@ -86,7 +86,7 @@ impl World {
             host: Host::with(CONFIG),
             versions: [0; LINKS],
             polled: BTreeMap::new(),
-            told: [0; LINKS],
+            reported: [0; LINKS],
             counted: vec![],
         };
         for number in 0..3 {
@@ -187,10 +187,10 @@ impl World {
             404 => 0,
             _ => return,
         };
-        let told = self.told[number];
+        let reply = self.reported[number];
         assert!(
-            version >= told,
-            "{version} of link {number}, told of {told}"
+            version >= reply,
+            "{version} of link {number}, told of {reply}"
         );
     }
 
@@ -204,9 +204,9 @@ impl World {
     fn reply(&mut self, batch: BatchId) {
         self.run_call(batch);
         // The poll takes effect when its reply arrives.
-        let told = self.polled.remove(&batch);
+        let response = self.polled.remove(&batch);
         self.host.reply(batch);
-        self.told = told.unwrap_or(self.told);
+        self.reported = response.unwrap_or(self.reported);
     }
 
     /// Ends everything in flight, some of it without a reply.

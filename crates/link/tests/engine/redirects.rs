@@ -30,7 +30,7 @@ fn tick_interval_is_the_shortest_due_interval() {
 }
 
 #[test]
-fn a_link_comes_from_redis_once_and_then_from_memory() {
+fn link_is_read_from_redis_once_and_then_from_memory() {
     let mut host = Host::new();
     host.redis.records.insert("s/abc".into(), link(TARGET));
     let first = host.click("/abc");
@@ -59,8 +59,8 @@ fn requests_pass_through_until_their_domain_is_loaded() {
     );
     host.redis.domains = crate::host::DOMAINS.to_owned();
     host.advance(300);
-    let known = host.click("/abc");
-    assert!(!host.has_passed(known));
+    let stream = host.click("/abc");
+    assert!(!host.has_passed(stream));
     let other = host.request(
         "GET",
         "/abc",
@@ -68,7 +68,7 @@ fn requests_pass_through_until_their_domain_is_loaded() {
     );
     assert!(!host.has_passed(other));
     host.run();
-    assert_eq!((host.status(known), host.status(other)), (404, 404));
+    assert_eq!((host.status(stream), host.status(other)), (404, 404));
 }
 
 /// A worker that has just started: its first click must not get another service's 404.
@@ -79,16 +79,16 @@ fn requests_before_the_first_poll_wait_for_it() {
     host.redis.domains = crate::host::DOMAINS.to_owned();
     let streams: Vec<_> = (0..200).map(|_| host.click("/abc")).collect();
     let page = host.click("/nothing");
-    let left = host.click("/abc");
+    let remaining = host.click("/abc");
     let other = host.request_to("shop.example", "/abc");
-    host.close(left);
+    host.close(remaining);
     assert_eq!(host.engine.waiting(), 202);
     assert!(!host.has_passed(other));
     host.advance(0);
     for stream in streams {
         assert_eq!(host.location(stream), TARGET);
     }
-    assert_eq!((host.status(page), host.status(left)), (404, 0));
+    assert_eq!((host.status(page), host.status(remaining)), (404, 0));
     assert!(host.has_passed(other));
     assert_eq!(host.engine.waiting(), 0);
 }
@@ -321,6 +321,44 @@ fn only_clicks_count_against_the_click_limit() {
 }
 
 #[test]
+fn pages_for_links_without_target_use_the_client_language() {
+    let mut host = Host::unaware(r#"{"redis":{}}"#);
+    host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"]}]}"#.into();
+    host.advance(50);
+    let disabled = Link {
+        is_disabled: true,
+        ..link(TARGET)
+    };
+    host.redis.records.insert("s/off".into(), disabled);
+    let mut title = |path: &str, language: &str, has_origin: bool| {
+        host.has_origin = has_origin;
+        let stream = host.request("GET", path, &[("accept-language", language)]);
+        host.run();
+        let answer = host.answer(stream).unwrap();
+        let page = String::from_utf8(answer.body.clone()).unwrap();
+        let title = page
+            .split("<h1>")
+            .nth(1)
+            .and_then(|text| text.split("</h1>").next());
+        (answer.status, title.unwrap().to_owned())
+    };
+    // From Redis, and then from memory.
+    for _ in 0..2 {
+        let removed = title("/off", "de", true);
+        assert_eq!(removed, (410, "Dieser Link ist abgelaufen".into()));
+    }
+    assert_eq!(title("/off", "zh-CN", true), (410, "链接已失效".into()));
+    let missing = title("/nothing/here", "de-AT,en;q=0.8", true);
+    assert_eq!(missing, (404, "Diesen Link gibt es nicht".into()));
+    assert_eq!(
+        title("/nothing/here", "fr", true),
+        (404, "No such link".into())
+    );
+    let failed = title("/abc", "de", false);
+    assert_eq!(failed, (503, "Bitte versuchen Sie es gleich erneut".into()));
+}
+
+#[test]
 fn domain_serves_its_own_pages_for_missing_links() {
     let mut host = Host::unaware(r#"{"redis":{}}"#);
     host.redis.domains = r#"{"version":2,"domains":[{"id":"s","hosts":["s.example.com"],
@@ -379,9 +417,9 @@ fn password_link_is_answered_by_origin_and_uses_no_click() {
     };
     host.redis.records.insert("s/abd".into(), plain);
     for method in ["GET", "POST", "HEAD", "GET"] {
-        let asked = host.request(method, "/abd", &[]);
+        let stream = host.request(method, "/abd", &[]);
         host.run();
-        assert!(host.has_passed(asked), "{method}");
+        assert!(host.has_passed(stream), "{method}");
     }
     assert_eq!(host.metric("found_total.place.memory"), 3);
     assert_eq!(host.metric("answers_total.answer.guarded"), 5);
@@ -396,18 +434,18 @@ fn password_link_missing_in_redis_is_forwarded_to_origin() {
         ..Link::to("")
     };
     host.cold.insert("s/abc".into(), face.clone());
-    let asked = host.click("/abc");
+    let stream = host.click("/abc");
     host.run();
-    assert!(host.has_passed(asked));
+    assert!(host.has_passed(stream));
     // A disabled link is reported as such, with or without a password.
     let disabled = Link {
         is_disabled: true,
         ..face
     };
     host.redis.records.insert("s/off".into(), disabled);
-    let asked = host.click("/off");
+    let stream = host.click("/off");
     host.run();
-    assert_eq!(host.status(asked), 410);
+    assert_eq!(host.status(stream), 410);
 }
 
 #[test]

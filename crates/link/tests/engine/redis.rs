@@ -138,13 +138,13 @@ impl Redis {
     }
 
     fn link_read(&mut self, id: &str, mark: Option<Vec<u8>>, out: &mut Vec<u8>) {
-        let Some((link, left)) = self.read(id, mark) else {
+        let Some((link, remaining)) = self.read(id, mark) else {
             return out.extend_from_slice(b"$-1\r\n");
         };
         array(out, 3);
         bulk(out, &link.encode());
         integer(out, self.left_ms.unwrap_or(-1));
-        integer(out, left.map_or(-1, |left| left as i64));
+        integer(out, remaining.map_or(-1, |remaining| remaining as i64));
     }
 
     /// Like `link_read.lua` for links without a lifetime: the link, and the clicks that were left. `mark`: the key of a
@@ -155,19 +155,19 @@ impl Redis {
             return Some((link, None));
         }
         let used = self.used.entry(id.to_owned()).or_default();
-        let mut left = link.max_clicks.saturating_sub(*used);
+        let mut remaining = link.max_clicks.saturating_sub(*used);
         if let Some(mark) = mark {
             match self.marks.get(&mark) {
-                Some(Some(before)) => left = *before,
+                Some(Some(before)) => remaining = *before,
                 Some(None) => {}
-                None if left > 0 => {
+                None if remaining > 0 => {
                     *used += 1;
-                    self.marks.insert(mark, Some(left));
+                    self.marks.insert(mark, Some(remaining));
                 }
                 None => {}
             }
         }
-        Some((link, Some(left)))
+        Some((link, Some(remaining)))
     }
 
     /// Loses everything except the domains, which the origin writes again.

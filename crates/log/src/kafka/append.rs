@@ -50,7 +50,7 @@ struct AppenderState {
 /// A pending append.
 pub(crate) struct Append {
     /// Records without a delivery report.
-    left: AtomicUsize,
+    remaining: AtomicUsize,
     is_lost: AtomicBool,
     waiting_len: usize,
     done: Mutex<Option<oneshot::Sender<bool>>>,
@@ -68,7 +68,7 @@ impl Append {
         } else if self.shared.is_failing.swap(false, Ordering::Relaxed) {
             info!("Kafka acknowledges records again");
         }
-        if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
+        if self.remaining.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
         let waiting_len = &self.shared.waiting_len;
@@ -151,13 +151,13 @@ impl Appender {
         let len = |record: &NewRecord<'_>| record.payload.len() + RECORD_COST;
         let waiting_len = records.iter().map(len).sum();
         let max = self.settings.waiting_len_max;
-        let take = |taken: usize| taken.checked_add(waiting_len).filter(|all| *all <= max);
+        let take = |used: usize| used.checked_add(waiting_len).filter(|all| *all <= max);
         let all = &self.shared.waiting_len;
-        let taken = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        taken.map_err(|_| AppendError::Full)?;
+        let used = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        used.map_err(|_| AppendError::Full)?;
         let (sender, done) = oneshot::channel();
         let append = Append {
-            left: AtomicUsize::new(records.len()),
+            remaining: AtomicUsize::new(records.len()),
             is_lost: AtomicBool::new(false),
             waiting_len,
             done: Mutex::new(Some(sender)),

@@ -45,7 +45,7 @@ pub(crate) struct State {
     /// The caller's committed position in each partition.
     pub(crate) handled: BTreeMap<u16, u64>,
     /// The partition of the caller's current batch.
-    pub(crate) lent: Option<u16>,
+    pub(crate) current: Option<u16>,
     /// The partition of the last read; the next read starts after it.
     pub(crate) last: Option<u16>,
     /// The failure to report to the caller.
@@ -101,7 +101,7 @@ impl ReaderShared {
 
     /// Removes revoked partitions. First waits until the caller has finished its batch of one of them, so that the next
     /// owner does not repeat it. Returns the committed positions of these partitions.
-    fn taken(&self, partitions: &[u16], is_late: bool) -> Vec<(u16, u64)> {
+    fn revoked(&self, partitions: &[u16], is_late: bool) -> Vec<(u16, u64)> {
         let deadline = Instant::now() + self.settings.times.hand_over_max;
         let mut state = self.lock();
         for partition in partitions {
@@ -110,13 +110,17 @@ impl ReaderShared {
         }
         state.is_changed = true;
         self.news.notify_one();
-        let is_lent = |state: &State| state.lent.is_some_and(|lent| partitions.contains(&lent));
+        let is_lent = |state: &State| {
+            state
+                .current
+                .is_some_and(|transfer| partitions.contains(&transfer))
+        };
         while !is_late && !state.is_stopped && is_lent(&state) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            let waited = self.returned.wait_timeout(state, left);
+            let waited = self.returned.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let handled = |partition: &u16| Some((*partition, state.handled.remove(partition)?));
@@ -141,11 +145,11 @@ impl ConsumerContext for Rebalances {
     fn rebalance(
         &self,
         consumer: &BaseConsumer<Self>,
-        what: RDKafkaRespErr,
+        err: RDKafkaRespErr,
         list: &mut TopicPartitionList,
     ) {
         let partitions = numbers(list);
-        let done = match what {
+        let done = match err {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {
                 debug!(group = self.0.group, ?partitions, "partitions assigned");
                 assign(consumer, list).inspect(|()| self.0.add_partitions(&partitions))
@@ -153,13 +157,13 @@ impl ConsumerContext for Rebalances {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS => {
                 debug!(group = self.0.group, ?partitions, "partitions revoked");
                 let is_late = consumer.assignment_lost();
-                let handled = self.0.taken(&partitions, is_late);
+                let handled = self.0.revoked(&partitions, is_late);
                 if !is_late {
                     commit(&self.0, consumer, &handled);
                 }
                 consumer.incremental_unassign(list)
             }
-            _ => Err(KafkaError::Rebalance(what.into())),
+            _ => Err(KafkaError::Rebalance(err.into())),
         };
         if let Err(error) = done {
             error!(%error, group = self.0.group, "rebalance failed");

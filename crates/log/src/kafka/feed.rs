@@ -72,7 +72,7 @@ struct State {
     /// The consumer's positions. Empty: unset.
     at: Places,
     /// A polled record that did not fit into the last batch.
-    kept: Option<FeedRecord>,
+    retained: Option<FeedRecord>,
 }
 
 impl Feed {
@@ -92,7 +92,7 @@ impl Feed {
             consumer: config.create_with_context(Quiet)?,
             settings,
             at: Places::new(),
-            kept: None,
+            retained: None,
         }))))
     }
 
@@ -155,20 +155,20 @@ impl State {
         let mut list = TopicPartitionList::new();
         for partition in 0..count {
             let (first, end) = ends(&self.consumer, &self.settings, partition)?;
-            let known = from.get(&partition).copied();
+            let existing = from.get(&partition).copied();
             // A position beyond the end: the topic was recreated.
-            let to = known
+            let to = existing
                 .filter(|to| (first..=end).contains(to))
                 .unwrap_or(first);
-            if known != Some(to) {
+            if existing != Some(to) {
                 began.insert(partition, to);
             }
-            if let Some(known) = known.filter(|known| *known != to) {
+            if let Some(existing) = existing.filter(|existing| *existing != to) {
                 let topic = &self.settings.topic;
                 warn!(
                     topic,
                     partition,
-                    known,
+                    existing,
                     to,
                     "log position no longer exists; continuing from another one"
                 );
@@ -177,7 +177,7 @@ impl State {
             list.add_partition_offset(&self.settings.topic, partition.into(), offset(to))?;
         }
         self.consumer.assign(&list)?;
-        (self.at, self.kept) = (at, None);
+        (self.at, self.retained) = (at, None);
         Ok(began)
     }
 
@@ -186,17 +186,21 @@ impl State {
         let deadline = Instant::now() + FIRST;
         let (mut len, mut failure) = (0, None);
         while records.len() < bounds.records_max {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let pause = if records.is_empty() { left } else { FURTHER };
-            let polled = match self.kept.take() {
-                Some(kept) => Some(Ok(kept)),
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let pause = if records.is_empty() {
+                remaining
+            } else {
+                FURTHER
+            };
+            let polled = match self.retained.take() {
+                Some(retained) => Some(Ok(retained)),
                 None => self.consumer.poll(pause).map(|one| one.map(|m| record(&m))),
             };
             match polled {
                 Some(Ok(record)) => {
                     len += record.payload.len();
                     if len > bounds.len_max && !records.is_empty() {
-                        self.kept = Some(record);
+                        self.retained = Some(record);
                         break;
                     }
                     self.at.insert(record.partition, record.position + 1);
@@ -207,7 +211,7 @@ impl State {
                 None if !records.is_empty() => break,
                 None => {}
             }
-            if records.is_empty() && left.is_zero() {
+            if records.is_empty() && remaining.is_zero() {
                 break;
             }
         }

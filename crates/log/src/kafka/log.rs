@@ -128,6 +128,6 @@ impl KafkaLog {
 pub(crate) async fn blocking<T: Send + 'static>(
     ask: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {
-    let asked = tokio::task::spawn_blocking(ask).await;
-    asked.map_err(|_| LogError::Away)?
+    let requested = tokio::task::spawn_blocking(ask).await;
+    requested.map_err(|_| LogError::Away)?
 }

@@ -42,7 +42,7 @@ pub(crate) struct OffsetClient {
     settings: Settings,
     /// Reads one record of one partition at a time.
     consumer: Mutex<BaseConsumer<Quiet>>,
-    known: Mutex<OffsetCache>,
+    cached: Mutex<OffsetCache>,
 }
 
 /// The first position of each partition, and the one after its last record.
@@ -71,7 +71,7 @@ impl OffsetClient {
             .set("auto.offset.reset", "earliest");
         Ok(Self {
             consumer: Mutex::new(config.create_with_context(Quiet)?),
-            known: Mutex::default(),
+            cached: Mutex::default(),
             settings: settings.clone(),
         })
     }
@@ -98,13 +98,13 @@ impl OffsetClient {
 
     pub(crate) fn lag(&self, partition: u16, position: u64) -> Result<Lag, LogError> {
         let consumer = self.lock();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, end) = self.ends_lately(&consumer, &mut known, partition)?;
+        let mut existing = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, end) = self.ends_lately(&consumer, &mut existing, partition)?;
         let from = position.max(first);
         if from >= end {
             return Ok(Lag::default());
         }
-        let times = known.times.entry(partition).or_default();
+        let times = existing.times.entry(partition).or_default();
         if times.len() >= TIMES_MAX {
             times.clear();
         }
@@ -123,18 +123,18 @@ impl OffsetClient {
     fn ends_lately(
         &self,
         consumer: &BaseConsumer<Quiet>,
-        known: &mut OffsetCache,
+        cache: &mut OffsetCache,
         partition: u16,
     ) -> Result<(u64, u64), LogError> {
         let is_fresh = |(since, _): &&(Instant, _)| since.elapsed() < FRESH;
-        if known.ends.as_ref().filter(is_fresh).is_none() {
+        if cache.ends.as_ref().filter(is_fresh).is_none() {
             let firsts = all_at(consumer, &self.settings, Offset::Beginning)?;
             let ends = all_at(consumer, &self.settings, Offset::End)?;
             let both = |(partition, first)| Some((partition, (first, *ends.get(&partition)?)));
             let ends = firsts.into_iter().filter_map(both).collect();
-            known.ends = Some((Instant::now(), ends));
+            cache.ends = Some((Instant::now(), ends));
         }
-        let ends = known
+        let ends = cache
             .ends
             .as_ref()
             .and_then(|(_, ends)| ends.get(&partition));
@@ -189,13 +189,13 @@ fn all_at(
     settings: &Settings,
     end: Offset,
 ) -> Result<BTreeMap<u16, u64>, LogError> {
-    let mut asked = TopicPartitionList::new();
+    let mut requested = TopicPartitionList::new();
     for partition in 0..settings.partitions {
-        asked.add_partition_offset(&settings.topic, partition.into(), end)?;
+        requested.add_partition_offset(&settings.topic, partition.into(), end)?;
     }
-    let told = consumer.offsets_for_times(asked, settings.times.answer_max)?;
+    let reply = consumer.offsets_for_times(requested, settings.times.answer_max)?;
     let mut places = BTreeMap::new();
-    for one in told.elements() {
+    for one in reply.elements() {
         one.error()?;
         if let (Ok(partition), Offset::Offset(offset)) = (one.partition().try_into(), one.offset())
         {
@@ -212,8 +212,8 @@ fn at_time(
     partition: u16,
     time_ms: u64,
 ) -> Result<Option<u64>, LogError> {
-    let asked = list(settings, partition, offset(time_ms))?;
-    let found = consumer.offsets_for_times(asked, settings.times.answer_max)?;
+    let requested = list(settings, partition, offset(time_ms))?;
+    let found = consumer.offsets_for_times(requested, settings.times.answer_max)?;
     let found = found.find_partition(&settings.topic, partition.into());
     let found = found.ok_or(LogError::Partition(partition))?;
     found.error()?;
@@ -233,12 +233,12 @@ fn time_of(
     consumer.assign(&list(settings, partition, offset(at))?)?;
     let deadline = Instant::now() + settings.times.answer_max;
     let read = loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             break Err(LogError::Away);
         }
         // An error of one broker: another one may answer.
-        if let Some(Ok(record)) = consumer.poll(left) {
+        if let Some(Ok(record)) = consumer.poll(remaining) {
             break Ok(record.timestamp().to_millis().map(position));
         }
     };

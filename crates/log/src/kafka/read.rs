@@ -108,7 +108,7 @@ impl Reader {
 
     fn look(&self) -> Option<Result<ReadOutcome, LogError>> {
         let mut state = self.shared.lock();
-        if state.lent.take().is_some() {
+        if state.current.take().is_some() {
             self.shared.returned.notify_all();
         }
         if let Some(error) = state.failure.take() {
@@ -142,7 +142,7 @@ impl Reader {
     /// Commits `position`: the group has handled all records before it. Returns without waiting for the brokers.
     pub fn commit(&mut self, partition: u16, position: u64) {
         let mut state = self.shared.lock();
-        if !state.partitions.contains_key(&partition) && state.lent != Some(partition) {
+        if !state.partitions.contains_key(&partition) && state.current != Some(partition) {
             // Another reader owns it and has a newer position.
             return;
         }
@@ -167,11 +167,11 @@ impl Drop for Reader {
         state.is_stopped = true;
         self.shared.returned.notify_all();
         while !state.has_ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return;
             }
-            let waited = self.shared.returned.wait_timeout(state, left);
+            let waited = self.shared.returned.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -298,7 +298,7 @@ fn read(state: &mut State) -> Option<Result<Batch, LogError>> {
                 records,
             };
             state.failure = state.failure.take().or(failure);
-            state.lent = Some(partition);
+            state.current = Some(partition);
             state.last = Some(partition);
             return Some(Ok(batch));
         }
@@ -370,10 +370,10 @@ fn committed(
     settings: &Settings,
     partition: u16,
 ) -> Result<Option<u64>, LogError> {
-    let asked = list(settings, partition, Offset::Invalid)?;
-    let told = consumer.committed_offsets(asked, settings.times.answer_max)?;
-    let told = told.find_partition(&settings.topic, partition.into());
-    Ok(told.and_then(|told| match told.offset() {
+    let requested = list(settings, partition, Offset::Invalid)?;
+    let reply = consumer.committed_offsets(requested, settings.times.answer_max)?;
+    let reply = reply.find_partition(&settings.topic, partition.into());
+    Ok(reply.and_then(|reply| match reply.offset() {
         Offset::Offset(offset) => Some(position(offset)),
         _ => None,
     }))

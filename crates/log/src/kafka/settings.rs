@@ -114,8 +114,8 @@ impl Settings {
             return Err(SettingsError::Url("a server is not HOST:PORT"));
         }
         if !is_topic(topic) {
-            let what = "a topic has 1 to 150 of a-z, A-Z, 0-9, dots, - and _";
-            return Err(SettingsError::Url(what));
+            let subject = "a topic has 1 to 150 of a-z, A-Z, 0-9, dots, - and _";
+            return Err(SettingsError::Url(subject));
         }
         let mut settings = Self {
             servers: servers.to_owned(),
@@ -258,9 +258,9 @@ mod tests {
     fn kafka_properties_that_weaken_guarantees_are_refused() {
         let settings = || Settings::from_url("kafka://a:1").unwrap();
         let text = "# how we are called\nclient.id = shop \n\nsocket.timeout.ms=7000\n";
-        let told = settings().with_properties(text).unwrap().client();
-        assert_eq!(told.get("client.id"), Some("shop"));
-        assert_eq!(told.get("socket.timeout.ms"), Some("7000"));
+        let reply = settings().with_properties(text).unwrap().client();
+        assert_eq!(reply.get("client.id"), Some("shop"));
+        assert_eq!(reply.get("socket.timeout.ms"), Some("7000"));
         let refused = |text: &str| settings().with_properties(text).unwrap_err();
         assert_eq!(refused("a=b\nacks=1"), SettingsError::Fixed("acks".into()));
         assert_eq!(refused("\nacks"), SettingsError::Line(2));

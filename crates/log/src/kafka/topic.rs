@@ -34,12 +34,12 @@ pub(crate) fn make(settings: &Settings) -> Result<(), LogError> {
             None => std::thread::sleep(LOOK_AGAIN),
         }
     };
-    let wanted = usize::from(settings.partitions);
-    if found != wanted {
-        let what = format!(
-            "it has {found} partitions, but {wanted} are configured; a topic in use must keep its number, because each customer's events are in one partition: write ?partitions={found}"
+    let requested = usize::from(settings.partitions);
+    if found != requested {
+        let message = format!(
+            "it has {found} partitions, but {requested} are configured; a topic in use must keep its number, because each customer's events are in one partition: write ?partitions={found}"
         );
-        return Err(wrong(settings, what));
+        return Err(wrong(settings, message));
     }
     Ok(())
 }
@@ -94,9 +94,9 @@ fn partitions(settings: &Settings, client: &Client<Quiet>) -> Result<Option<usiz
     Ok(Some(topic.partitions().len()).filter(|count| *count > 0))
 }
 
-fn wrong(settings: &Settings, what: String) -> LogError {
+fn wrong(settings: &Settings, subject: String) -> LogError {
     LogError::Topic {
         topic: settings.topic.clone(),
-        what,
+        what: subject,
     }
 }

@@ -33,18 +33,18 @@ async fn fifty_partition_topic_keeps_order_within_each_partition() {
     let mut reader = log.reader("all").unwrap();
     let read = read(&mut reader, 1_000).await;
     for partition in 0..50 {
-        let of = |known: u16| partition == known;
+        let of = |existing: u16| partition == existing;
         let sent: Vec<&str> = payloads
             .iter()
-            .filter(|(known, _)| of(*known))
+            .filter(|(existing, _)| of(*existing))
             .map(|(_, text)| text.as_str())
             .collect();
-        let came: Vec<&str> = read
+        let received: Vec<&str> = read
             .iter()
-            .filter(|(known, _)| of(*known))
+            .filter(|(existing, _)| of(*existing))
             .map(|(_, record)| text(record))
             .collect();
-        assert_eq!(came, sent, "partition {partition}");
+        assert_eq!(received, sent, "partition {partition}");
     }
 }
 

@@ -71,17 +71,17 @@ async fn without_brokers_appends_are_unknown_and_readers_wait() {
     let mut new_reader = new.reader("away").unwrap();
 
     let waiting = tokio::spawn(async move {
-        let mut came = Vec::new();
-        while !texts(&came).contains("after") {
-            came.extend(read(&mut reader, 1).await);
+        let mut received = Vec::new();
+        while !texts(&received).contains("after") {
+            received.extend(read(&mut reader, 1).await);
         }
     });
     cluster.kafka().start_again().await.unwrap();
     append_at_last(&log, "after").await;
     in_time("what came after", waiting).await.unwrap();
     append_at_last(&new, "first").await;
-    let came = read(&mut new_reader, 1).await;
-    assert_eq!(texts(&came), ["first"].into());
+    let received = read(&mut new_reader, 1).await;
+    assert_eq!(texts(&received), ["first"].into());
     // Dropping them does not block.
     drop((log, new, new_reader));
 }
@@ -101,12 +101,12 @@ async fn hanging_brokers_are_treated_as_unreachable() {
     }
     append_at_last(&log, "after").await;
     let mut reader = log.reader("frozen").unwrap();
-    let mut came = Vec::new();
-    while !texts(&came).contains("after") {
-        came.extend(read(&mut reader, 1).await);
+    let mut received = Vec::new();
+    while !texts(&received).contains("after") {
+        received.extend(read(&mut reader, 1).await);
     }
     // The record with the unknown result may exist: it was pending.
-    assert!(texts(&came).contains("before"));
+    assert!(texts(&received).contains("before"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -125,7 +125,7 @@ async fn partition_in_processing_is_revoked_after_its_batch() {
     for n in 0..200 {
         append(&log, n % 4, &[&format!("{n}")], now_ms()).await;
     }
-    let (handled, mut told) = mpsc::unbounded_channel();
+    let (handled, mut reply) = mpsc::unbounded_channel();
     let slow = |name: &'static str| {
         let (log, handled) = (log.clone(), handled.clone());
         tokio::spawn(async move {
@@ -146,7 +146,7 @@ async fn partition_in_processing_is_revoked_after_its_batch() {
         })
     };
     let one = slow("one");
-    let first = in_time("a batch", told.recv()).await.unwrap();
+    let first = in_time("a batch", reply.recv()).await.unwrap();
     let two = slow("two");
     let mut all = vec![first];
     // Records arrive during the rebalance.
@@ -156,7 +156,7 @@ async fn partition_in_processing_is_revoked_after_its_batch() {
             append(&log, (n % 4) as u16, &[&format!("{n}")], now_ms()).await;
             n += 1;
         }
-        all.push(in_time("a record", told.recv()).await.unwrap());
+        all.push(in_time("a record", reply.recv()).await.unwrap());
     }
     let ids: BTreeSet<&str> = all.iter().map(|(_, id)| id.as_str()).collect();
     assert_eq!((ids.len(), all.len()), (n, n), "each once");

@@ -181,7 +181,7 @@ async fn in_the_log_once_and_in_order(log: &KafkaLog, writers: &Writers, sent: &
     for ids in sent.iter().filter(|ids| !ids.is_empty()) {
         let writer = ids[0].split('-').next().unwrap();
         let of_writer = |id: &&&str| id.split('-').next() == Some(writer);
-        let came: Vec<&str> = firsts.iter().filter(of_writer).copied().collect();
-        assert_eq!(&came, ids, "writer {writer}");
+        let received: Vec<&str> = firsts.iter().filter(of_writer).copied().collect();
+        assert_eq!(&received, ids, "writer {writer}");
     }
 }

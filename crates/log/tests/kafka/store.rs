@@ -87,8 +87,8 @@ impl Store {
                 .bind(number(record.position));
             place.execute(&mut *tx).await.unwrap();
             let Some(id) = id else { continue };
-            let seen = sqlx::query("INSERT OR IGNORE INTO seen VALUES (?)").bind(id);
-            if seen.execute(&mut *tx).await.unwrap().rows_affected() == 1 {
+            let observed = sqlx::query("INSERT OR IGNORE INTO seen VALUES (?)").bind(id);
+            if observed.execute(&mut *tx).await.unwrap().rows_affected() == 1 {
                 let effect =
                     "INSERT INTO effects VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1";
                 sqlx::query(effect)

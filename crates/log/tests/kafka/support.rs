@@ -85,19 +85,19 @@ pub fn now_ms() -> u64 {
 }
 
 /// Fails if `wait` takes too long.
-pub async fn in_time<T>(what: &str, wait: impl Future<Output = T>) -> T {
+pub async fn in_time<T>(subject: &str, wait: impl Future<Output = T>) -> T {
     let waited = tokio::time::timeout(HANGS, wait).await;
-    waited.unwrap_or_else(|_| panic!("it hangs: {what}"))
+    waited.unwrap_or_else(|_| panic!("it hangs: {subject}"))
 }
 
 /// Waits until a condition is true.
-pub async fn until<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
+pub async fn until<F: Future<Output = bool>>(subject: &str, is_so: impl Fn() -> F) {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    in_time(what, wait).await;
+    in_time(subject, wait).await;
 }
 
 /// Appends records, which must succeed.

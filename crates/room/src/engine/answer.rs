@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::RoomName;
 use serde::Serialize;
+use weir_base::language::Language;
 use weir_base::problem;
 use weir_engine::Answer;
 use weir_engine::answer::retry_after_seconds;
@@ -21,6 +22,8 @@ pub(crate) const PASS_HEADER: &str = weir_base::headers::ROOM;
 #[derive(Clone, Debug)]
 pub(crate) struct QueueAnswer {
     pub(crate) outcome: Outcome,
+    /// The language of its texts.
+    pub(crate) language: Language,
     /// The position in the queue; 1 is next.
     pub(crate) position: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
@@ -81,12 +84,15 @@ pub(crate) enum Form {
 /// The answer to a waiting visitor.
 pub(crate) fn queue_reply(
     room: &CheckedRoom,
-    told: &QueueAnswer,
+    queue: &QueueAnswer,
     form: Form,
     is_secure: bool,
 ) -> Answer {
-    let retry_after = retry_after_seconds(told.poll_ms).to_string();
-    let cookie = told.pass.as_ref().map(|pass| cookie(room, pass, is_secure));
+    let retry_after = retry_after_seconds(queue.poll_ms).to_string();
+    let cookie = queue
+        .pass
+        .as_ref()
+        .map(|pass| cookie(room, pass, is_secure));
     let mut headers: Vec<(&str, &str)> = Vec::from([
         ("cache-control", "no-store"),
         ("retry-after", &retry_after),
@@ -97,8 +103,8 @@ pub(crate) fn queue_reply(
     if let Some(cookie) = &cookie {
         headers.push(("set-cookie", cookie));
     }
-    let details = format!("weir_room_{}", told.outcome.state());
-    let status = match (form, told.outcome) {
+    let details = format!("weir_room_{}", queue.outcome.state());
+    let status = match (form, queue.outcome) {
         (Form::Status, _) => 200,
         (_, Outcome::Address) => 429,
         (_, Outcome::Closed | Outcome::Full) => 503,
@@ -110,7 +116,7 @@ pub(crate) fn queue_reply(
             ("content-security-policy", &room.page.policy),
             ("referrer-policy", "same-origin"),
         ]);
-        let page = html(room, told, &retry_after);
+        let page = html(room, queue, &retry_after);
         return Answer::new(status, &headers, page).because(details);
     }
     headers.push((
@@ -120,31 +126,35 @@ pub(crate) fn queue_reply(
             Form::Status | Form::Page => "application/json",
         },
     ));
-    if let (Form::Json, Some(pass)) = (form, &told.pass) {
+    if let (Form::Json, Some(pass)) = (form, &queue.pass) {
         headers.push((PASS_HEADER, pass));
     }
-    let body = serde_json::to_vec(&json(room, told, form, status)).unwrap_or_default();
+    let body = serde_json::to_vec(&json(room, queue, form, status)).unwrap_or_default();
     Answer::new(status, &headers, body).because(details)
 }
 
-fn text(room: &CheckedRoom, told: &QueueAnswer) -> Text {
-    let (title, message) = room.texts.for_outcome(told.outcome);
+fn text(room: &CheckedRoom, queue: &QueueAnswer) -> Text {
+    let language = queue.language;
+    let (title, message) = room.texts.for_outcome(queue.outcome, language);
+    let position = queue.position.map(|position| grouped(position, language));
     Text {
         title: title.into(),
         message: message.into(),
-        position: told.position.map_or_else(String::new, grouped),
-        wait: room.texts.wait(told.wait_ms),
+        position: position.unwrap_or_default(),
+        wait: room.texts.wait(queue.wait_ms, language),
     }
 }
 
-fn html(room: &CheckedRoom, told: &QueueAnswer, refresh_s: &str) -> String {
-    let text = text(room, told);
-    let opens_at_ms = match told.opens_at_ms {
+fn html(room: &CheckedRoom, queue: &QueueAnswer, refresh_s: &str) -> String {
+    let text = text(room, queue);
+    let opens_at_ms = match queue.opens_at_ms {
         0 => String::new(),
         opens_at_ms => opens_at_ms.to_string(),
     };
     room.page.render(&page::PageText {
-        state: told.outcome.state(),
+        language: queue.language,
+        labels: room.texts.labels(queue.language),
+        state: queue.outcome.state(),
         title: &text.title,
         message: &text.message,
         position: &text.position,
@@ -154,10 +164,10 @@ fn html(room: &CheckedRoom, told: &QueueAnswer, refresh_s: &str) -> String {
     })
 }
 
-fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
-    let (_, message) = room.texts.for_outcome(told.outcome);
+fn json<'a>(room: &'a CheckedRoom, queue: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
+    let (_, message) = room.texts.for_outcome(queue.outcome, queue.language);
     let is_problem = form == Form::Json;
-    let error = is_problem.then(|| format!("room_{}", told.outcome.state()));
+    let error = is_problem.then(|| format!("room_{}", queue.outcome.state()));
     Json {
         kind: error
             .as_ref()
@@ -166,23 +176,27 @@ fn json<'a>(room: &'a CheckedRoom, told: &'a QueueAnswer, form: Form, status: u1
         error,
         message: is_problem.then_some(message),
         room: room.name.as_str(),
-        state: told.outcome.state(),
-        position: told.position,
-        wait_ms: told.wait_ms,
-        opens_at_ms: (told.opens_at_ms > 0).then_some(told.opens_at_ms),
-        poll_ms: told.poll_ms,
-        pass: told.pass.as_deref().filter(|_| is_problem),
-        text: (!is_problem).then(|| text(room, told)),
+        state: queue.outcome.state(),
+        position: queue.position,
+        wait_ms: queue.wait_ms,
+        opens_at_ms: (queue.opens_at_ms > 0).then_some(queue.opens_at_ms),
+        poll_ms: queue.poll_ms,
+        pass: queue.pass.as_deref().filter(|_| is_problem),
+        text: (!is_problem).then(|| text(room, queue)),
     }
 }
 
-/// A number with separators: `12,345`.
-fn grouped(number: u64) -> String {
+/// A number with separators: `12,345`, or `12.345` in German.
+fn grouped(number: u64, language: Language) -> String {
+    let separator = match language {
+        Language::English | Language::Chinese => ',',
+        Language::German => '.',
+    };
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
+            text.push(separator);
         }
         text.push(digit);
     }
@@ -234,7 +248,8 @@ mod tests {
             (1_000, "1,000"),
             (1_234_567, "1,234,567"),
         ] {
-            assert_eq!(grouped(number), text);
+            assert_eq!(grouped(number, Language::English), text);
         }
+        assert_eq!(grouped(1_234_567, Language::German), "1.234.567");
     }
 }

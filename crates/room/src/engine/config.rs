@@ -18,11 +18,12 @@ use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::duration::Duration;
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_engine::config::{Environment, RedisConfig, header_name, within};
 use weir_engine::keys::{KeyConfig, ring};
 use weir_limit::rules::{HOPS_MAX, MatchConfig, Matching};
 
-use crate::engine::page::{Labels, Page, PageConfig};
+use crate::engine::page::{Page, PageConfig};
 use crate::engine::text::Texts;
 
 /// Default time that a request waits for Redis, in milliseconds.
@@ -175,6 +176,8 @@ pub(crate) struct CheckedRoom {
     pub(crate) local_per_minute: u64,
     pub(crate) status: u16,
     pub(crate) page: Page,
+    /// The language of all answers; `None`: the visitor's.
+    pub(crate) language: Option<Language>,
     pub(crate) texts: Texts,
 }
 
@@ -197,7 +200,7 @@ impl Config {
         for (at, room) in self.rooms.into_iter().enumerate() {
             let path = format!("rooms[{at}]");
             let room = room.checked(&path, &status_path)?;
-            if rooms.iter().any(|known| known.name == room.name) {
+            if rooms.iter().any(|existing| existing.name == room.name) {
                 let problem = "another room has this name";
                 return Err(FieldError::new(format!("{path}.name"), problem));
             }
@@ -239,11 +242,6 @@ impl RoomConfig {
         };
         let except = self.except.iter().enumerate().map(except);
         let poll = self.poll(&field)?;
-        let labels = Labels {
-            position: &self.texts.position_label,
-            wait: &self.texts.wait_label,
-            footer: &self.texts.footer,
-        };
         Ok(CheckedRoom {
             except: except.collect::<Result<_, _>>()?,
             setting: Setting {
@@ -254,7 +252,8 @@ impl RoomConfig {
                 opens_at_ms: self.opens_at_ms,
             },
             terms: self.terms(),
-            page: Page::new(&self.page, &name, status_path, &field("page"), &labels)?,
+            page: Page::new(&self.page, &name, status_path, &field("page"))?,
+            language: self.page.language(&self.texts),
             matching: Matching::new(self.matching, &field("match"))?,
             name,
             poll,
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_field_is_refused_by_its_path() {
+    fn invalid_field_is_refused_by_its_path() {
         for (room, others, path) in [
             (r#","colour":1"#, "", "rooms[0].colour"),
             (r#","per_minute":10000001"#, "", "rooms[0].per_minute"),

@@ -18,7 +18,7 @@ pub(crate) struct Job {
     /// The room's keys.
     pub(crate) keys: Arc<RoomKeys>,
     /// The engine's state of the room.
-    pub(crate) brought: CallContext,
+    pub(crate) context: CallContext,
     /// The kind of job.
     pub(crate) kind: Kind,
 }
@@ -46,17 +46,17 @@ impl Plan for ByRoom {
             let room = pending.job.room;
             match &pending.job.kind {
                 Kind::Tick(renewed) => ticks.push(PlannedBatch {
-                    call: room_tick::call(&pending.job.keys, &pending.job.brought, renewed),
+                    call: room_tick::call(&pending.job.keys, &pending.job.context, renewed),
                     requests: Vec::from([pending]),
                 }),
-                Kind::Ask(_) => match rooms.iter_mut().find(|(known, _)| *known == room) {
+                Kind::Ask(_) => match rooms.iter_mut().find(|(existing, _)| *existing == room) {
                     Some((_, asks)) => asks.push(pending),
                     None => rooms.push((room, Vec::from([pending]))),
                 },
             }
         }
-        let asked = rooms.into_iter().filter_map(|(_, asks)| ask(asks));
-        asked.chain(ticks).collect()
+        let requested = rooms.into_iter().filter_map(|(_, asks)| ask(asks));
+        requested.chain(ticks).collect()
     }
 }
 
@@ -72,8 +72,8 @@ fn ask(mut requests: Vec<Pending<Job>>) -> Option<PlannedBatch<Job>> {
         .collect();
     let latest = requests
         .iter()
-        .max_by_key(|pending| pending.job.brought.seen.seq)?;
-    let call = room_ask::call(&latest.job.keys, &latest.job.brought, &asks);
+        .max_by_key(|pending| pending.job.context.observed.seq)?;
+    let call = room_ask::call(&latest.job.keys, &latest.job.context, &asks);
     Some(PlannedBatch { call, requests })
 }
 

@@ -49,12 +49,12 @@ impl<D: SharedData> Local<D> {
 
     /// Whether one visitor without a position may enter.
     pub(crate) fn take(&self, now_ms: u64) -> bool {
-        let taken = self.change(now_ms, |state| {
+        let accepted = self.change(now_ms, |state| {
             let is_free = state.credit >= ENTRY_COST;
             state.credit -= if is_free { ENTRY_COST } else { 0 };
             is_free
         });
-        taken.unwrap_or(false)
+        accepted.unwrap_or(false)
     }
 
     /// `None` if other workers won every race.
@@ -65,9 +65,9 @@ impl<D: SharedData> Local<D> {
                 None => (State::default(), MISSING),
             };
             state.accrue(now_ms, self.per_minute);
-            let told = act(&mut state);
+            let reply = act(&mut state);
             let is_written = self.data.set(&self.key, &state.bytes(), version);
-            is_written.then_some(told)
+            is_written.then_some(reply)
         })
     }
 }
@@ -139,8 +139,8 @@ mod tests {
     fn visitor_without_position_enters_at_local_pace_if_configured() {
         let data = Rc::new(LocalData::default());
         let worker = local(&data, 60);
-        let taken = (0..100).filter(|step| worker.take(1_000_000 + step * 100));
-        assert_eq!(taken.count(), 10);
+        let accepted = (0..100).filter(|step| worker.take(1_000_000 + step * 100));
+        assert_eq!(accepted.count(), 10);
         let none = local(&Rc::new(LocalData::default()), 0);
         assert!(!none.take(1_000_000) && none.call(3, 9, 2_000_000) == 3);
     }

@@ -78,7 +78,8 @@ impl RoomCounters {
                 error.label()
             )
         });
-        let mut total = |what: &str| metrics.counter(format!("{PREFIX}_{what}_total.room.{room}"));
+        let mut total =
+            |subject: &str| metrics.counter(format!("{PREFIX}_{subject}_total.room.{room}"));
         Self {
             requests,
             passes_refused,

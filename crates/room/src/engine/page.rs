@@ -1,7 +1,7 @@
 //! The page template.
 //!
-//! `{{name}}` in a template is replaced by a value, escaped for HTML. Configured values are inserted once; values of a
-//! visitor, for each page.
+//! `{{name}}` in a template is replaced by a value, escaped for HTML. Values of the configuration are inserted once;
+//! those of a visitor and of a language, for each page.
 
 use alloc::format;
 use alloc::string::String;
@@ -14,6 +14,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use weir_base::FieldError;
+use weir_base::language::Language;
+
+use crate::engine::text::{Texts, or_default};
 
 /// The default template.
 const DEFAULT: &str = include_str!("page/page.html");
@@ -31,16 +34,17 @@ const TEXT_LEN_MAX: usize = 2_048;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PageConfig {
-    /// Name of the site. Default: `Waiting room`.
-    pub brand: String,
+    /// Name of the site. Default: `Waiting room`, in the language of the page.
+    pub brand: Option<String>,
     /// URL of a picture: `https://…`, `/…` or `data:image/…`. Default: none.
     pub logo: Option<String>,
     /// Accent colour, `#rgb` or `#rrggbb`. Default: `#2457d6`.
     pub accent: String,
     /// Accent colour in dark mode. Default: `#8fb0ff`.
     pub accent_dark: String,
-    /// Language code of the texts. Default: `en`.
-    pub lang: String,
+    /// Language of all pages, such as `de`. Default: `en` if the room has `texts`, otherwise the visitor's, by
+    /// `Accept-Language`: `en`, `zh` or `de`.
+    pub lang: Option<String>,
     /// Your own HTML template, at most 64 KiB.
     pub template: Option<String>,
     /// `Content-Security-Policy` of your template. Default: only the template's `<style>` elements, the gateway's
@@ -51,11 +55,11 @@ pub struct PageConfig {
 impl Default for PageConfig {
     fn default() -> Self {
         Self {
-            brand: "Waiting room".into(),
+            brand: None,
             logo: None,
             accent: "#2457d6".into(),
             accent_dark: "#8fb0ff".into(),
-            lang: "en".into(),
+            lang: None,
             template: None,
             content_security_policy: None,
         }
@@ -67,6 +71,8 @@ impl Default for PageConfig {
 pub(crate) struct Page {
     parts: Arc<[TemplatePart]>,
     pub(crate) policy: Arc<str>,
+    brand: Option<String>,
+    lang: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +84,11 @@ enum TemplatePart {
 /// A value that differs between pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
+    Brand,
+    Lang,
+    PositionLabel,
+    WaitLabel,
+    Footer,
     State,
     Title,
     Message,
@@ -90,6 +101,9 @@ enum Value {
 /// The values of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageText<'a> {
+    pub(crate) language: Language,
+    /// The label of the position, the label of the wait, and the footer.
+    pub(crate) labels: [&'a str; 3],
     pub(crate) state: &'a str,
     pub(crate) title: &'a str,
     pub(crate) message: &'a str,
@@ -102,6 +116,11 @@ pub(crate) struct PageText<'a> {
 impl Value {
     fn named(name: &str) -> Option<Self> {
         Some(match name {
+            "brand" => Self::Brand,
+            "lang" => Self::Lang,
+            "position_label" => Self::PositionLabel,
+            "wait_label" => Self::WaitLabel,
+            "footer" => Self::Footer,
             "state" => Self::State,
             "title" => Self::Title,
             "message" => Self::Message,
@@ -113,15 +132,21 @@ impl Value {
         })
     }
 
-    fn of<'a>(self, told: &PageText<'a>) -> &'a str {
+    fn text<'a>(self, page: &'a Page, values: &PageText<'a>) -> &'a str {
+        let [position_label, wait_label, footer] = values.labels;
         match self {
-            Self::State => told.state,
-            Self::Title => told.title,
-            Self::Message => told.message,
-            Self::Position => told.position,
-            Self::Wait => told.wait,
-            Self::OpensAtMs => told.opens_at_ms,
-            Self::RefreshS => told.refresh_s,
+            Self::Brand => or_default(&page.brand, weir_text::ROOM_BRAND, values.language),
+            Self::Lang => page.lang.as_deref().unwrap_or(values.language.tag()),
+            Self::PositionLabel => position_label,
+            Self::WaitLabel => wait_label,
+            Self::Footer => footer,
+            Self::State => values.state,
+            Self::Title => values.title,
+            Self::Message => values.message,
+            Self::Position => values.position,
+            Self::Wait => values.wait,
+            Self::OpensAtMs => values.opens_at_ms,
+            Self::RefreshS => values.refresh_s,
         }
     }
 }
@@ -133,7 +158,6 @@ impl Page {
         room: &RoomName,
         status_path: &str,
         path: &str,
-        labels: &Labels<'_>,
     ) -> Result<Self, FieldError> {
         config.check(path)?;
         let template = config.template.as_deref().unwrap_or(DEFAULT);
@@ -141,18 +165,13 @@ impl Page {
         let script_url = format!("{status_path}/room.js");
         let logo = config.logo.as_deref().unwrap_or_default();
         let fixed = [
-            ("brand", config.brand.as_str()),
             ("logo", logo),
             ("logo_hidden", if logo.is_empty() { "hidden" } else { "" }),
             ("accent", &config.accent),
             ("accent_dark", &config.accent_dark),
-            ("lang", &config.lang),
             ("room", room.as_str()),
             ("status_url", &status_url),
             ("script_url", &script_url),
-            ("position_label", labels.position),
-            ("wait_label", labels.wait),
-            ("footer", labels.footer),
         ];
         let parts = read(template, &fixed)
             .map_err(|problem| FieldError::new(format!("{path}.template"), problem))?;
@@ -163,31 +182,33 @@ impl Page {
         Ok(Self {
             parts: parts.into(),
             policy: policy.into(),
+            brand: config.brand.clone(),
+            lang: config.lang.clone(),
         })
     }
 
     /// Renders the page with these values.
-    pub(crate) fn render(&self, told: &PageText<'_>) -> String {
+    pub(crate) fn render(&self, values: &PageText<'_>) -> String {
         let mut html = String::with_capacity(4_096);
         for part in self.parts.iter() {
             match part {
                 TemplatePart::Text(text) => html.push_str(text),
-                TemplatePart::Value(value) => escape(value.of(told), &mut html),
+                TemplatePart::Value(value) => escape(value.text(self, values), &mut html),
             }
         }
         html
     }
 }
 
-/// Texts that are equal on all pages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Labels<'a> {
-    pub(crate) position: &'a str,
-    pub(crate) wait: &'a str,
-    pub(crate) footer: &'a str,
-}
-
 impl PageConfig {
+    /// The language of a room's pages; `None`: the visitor's.
+    pub(crate) fn language(&self, texts: &Texts) -> Option<Language> {
+        match &self.lang {
+            Some(lang) => Some(Language::accepted(lang.as_bytes())),
+            None => (!texts.is_default()).then(Language::default),
+        }
+    }
+
     fn check(&self, path: &str) -> Result<(), FieldError> {
         let refuse =
             |name: &str, problem: &str| Err(FieldError::new(format!("{path}.{name}"), problem));
@@ -196,7 +217,8 @@ impl PageConfig {
                 return refuse(name, "must be a colour such as #2457d6");
             }
         }
-        if self.brand.len() > TEXT_LEN_MAX {
+        let is_too_long = |brand: &String| brand.len() > TEXT_LEN_MAX;
+        if self.brand.as_ref().is_some_and(is_too_long) {
             return refuse("brand", "must have at most 2,048 bytes");
         }
         let is_picture = |logo: &String| {
@@ -206,8 +228,11 @@ impl PageConfig {
         if !self.logo.as_ref().is_none_or(is_picture) {
             return refuse("logo", "must begin with https://, / or data:image/");
         }
-        let is_tag = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        if self.lang.is_empty() || !self.lang.bytes().all(is_tag) {
+        let is_tag = |lang: &String| {
+            let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+            !lang.is_empty() && lang.bytes().all(is_letter)
+        };
+        if !self.lang.as_ref().is_none_or(is_tag) {
             return refuse("lang", "must be a language such as en or pt-BR");
         }
         let is_long = |text: &String| text.len() > TEMPLATE_LEN_MAX;
@@ -241,7 +266,7 @@ fn read(template: &str, fixed: &[(&str, &str)]) -> Result<Vec<TemplatePart>, Str
             .split_once("}}")
             .ok_or("has {{ without a closing }}")?;
         let name = name.trim();
-        if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
+        if let Some((_, value)) = fixed.iter().find(|(existing, _)| *existing == name) {
             escape(value, &mut text);
         } else if let Some(value) = Value::named(name) {
             parts.push(TemplatePart::Text(core::mem::take(&mut text)));
@@ -302,15 +327,9 @@ fn escape(text: &str, html: &mut String) {
 mod tests {
     use super::*;
 
-    const LABELS: Labels<'static> = Labels {
-        position: "Your position",
-        wait: "Expected wait",
-        footer: "",
-    };
-
     fn page(config: &PageConfig) -> Result<Page, FieldError> {
         let room = RoomName::new("shop").unwrap();
-        Page::new(config, &room, "/.weir/room", "page", &LABELS)
+        Page::new(config, &room, "/.weir/room", "page")
     }
 
     fn own(template: &str) -> PageConfig {
@@ -323,16 +342,16 @@ mod tests {
     #[test]
     fn page_values_are_escaped_in_every_position() {
         let config = PageConfig {
-            brand: r#"<b>"&'"#.into(),
+            brand: Some(r#"<b>"&'"#.into()),
             ..own("{{brand}}|{{ title }}|{{position}}{{status_url}}")
         };
-        let told = PageText {
+        let values = PageText {
             title: "</title><script>",
             position: "7",
             ..PageText::default()
         };
         assert_eq!(
-            page(&config).unwrap().render(&told),
+            page(&config).unwrap().render(&values),
             "&lt;b&gt;&quot;&amp;&#39;|&lt;/title&gt;&lt;script&gt;|7/.weir/room/shop"
         );
     }
@@ -340,7 +359,9 @@ mod tests {
     #[test]
     fn default_page_has_all_values_and_csp_allows_its_style() {
         let page = page(&PageConfig::default()).unwrap();
-        let told = PageText {
+        let values = PageText {
+            language: Language::English,
+            labels: ["Your position", "Expected wait", "A footer"],
             state: "waiting",
             title: "A title",
             message: "A message",
@@ -349,8 +370,11 @@ mod tests {
             opens_at_ms: "",
             refresh_s: "17",
         };
-        let html = page.render(&told);
+        let html = page.render(&values);
         for text in [
+            "Your position",
+            "Expected wait",
+            "A footer",
             "A title",
             "A message",
             "12,345",
@@ -379,7 +403,7 @@ mod tests {
         let (accent, logo) = ("#12345".into(), Some("javascript:alert(1)".into()));
         assert_eq!(refused(PageConfig { accent, ..config() }), "page.accent");
         assert_eq!(refused(PageConfig { logo, ..config() }), "page.logo");
-        let lang = "en\"".into();
+        let lang = Some("en\"".into());
         assert_eq!(refused(PageConfig { lang, ..config() }), "page.lang");
         let content_security_policy = Some("a\r\nb".into());
         let policy = PageConfig {
@@ -387,6 +411,34 @@ mod tests {
             ..config()
         };
         assert_eq!(refused(policy), "page.content_security_policy");
+    }
+
+    #[test]
+    fn page_language_is_configured_or_the_visitors() {
+        let config = |lang: Option<&str>| PageConfig {
+            lang: lang.map(Into::into),
+            ..PageConfig::default()
+        };
+        let own = Texts {
+            footer: Some("Bye".into()),
+            ..Texts::default()
+        };
+        for (lang, texts, expected) in [
+            (None, &Texts::default(), None),
+            (None, &own, Some(Language::English)),
+            (Some("de-AT"), &own, Some(Language::German)),
+            (Some("pt-BR"), &Texts::default(), Some(Language::English)),
+        ] {
+            assert_eq!(config(lang).language(texts), expected, "{lang:?}");
+        }
+        let values = PageText {
+            language: Language::German,
+            ..PageText::default()
+        };
+        let html = |lang| page(&config(lang)).unwrap().render(&values);
+        assert!(html(None).contains("<html lang=\"de\">"));
+        assert!(html(None).contains("– Warteraum</title>"));
+        assert!(html(Some("de-AT")).contains("<html lang=\"de-AT\">"));
     }
 
     /// The gateway's own refusal page has the same design, and its policy allows its style.

@@ -11,6 +11,7 @@ use crate::redis::room::CallContext;
 use crate::redis::room_tick::RENEWED_MAX;
 use crate::{Pass, PassError, Renewal, RoomState, Setting, Snapshot, Visitor};
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_base::shared_data::SharedData;
 use weir_engine::Metrics;
 use weir_engine::poll::Schedule;
@@ -41,7 +42,7 @@ pub(crate) struct Room<D> {
     /// Since when ticks have failed, in milliseconds since the Unix epoch.
     failing_since_ms: Option<u64>,
     snapshot: Option<Snapshot>,
-    seen: RoomState,
+    observed: RoomState,
     draw: Option<Draw>,
     pace: Pace,
     /// When `snapshot` arrived, by this gateway's clock, in milliseconds.
@@ -80,7 +81,7 @@ impl<D: SharedData> Room<D> {
             is_ticking: false,
             failing_since_ms: None,
             snapshot: None,
-            seen: RoomState::default(),
+            observed: RoomState::default(),
             draw: None,
             pace: Pace::default(),
             heard_ms: 0,
@@ -99,17 +100,17 @@ impl<D: SharedData> Room<D> {
     /// The context of a script call.
     pub(crate) fn call_context(&self, ring: &KeyRing, now_ms: u64) -> CallContext {
         let setting = self.setting();
-        let mut seen = self.seen;
-        let opening = seen.next_opening(setting.opens_at_ms).unwrap_or(0);
-        let is_drawn = opening <= seen.drew;
-        if !is_drawn && opening != seen.seed_of {
-            seen.seed_of = opening;
-            seen.seed = Some(Seed::offer(ring, &self.config.name, opening));
+        let mut observed = self.observed;
+        let opening = observed.next_opening(setting.opens_at_ms).unwrap_or(0);
+        let is_drawn = opening <= observed.drew;
+        if !is_drawn && opening != observed.seed_of {
+            observed.seed_of = opening;
+            observed.seed = Some(Seed::offer(ring, &self.config.name, opening));
         }
         CallContext {
             terms: self.config.terms,
             setting,
-            seen,
+            observed,
             asked_ms: self.snapshot.map_or(0, |snapshot| {
                 snapshot.now_ms + now_ms.saturating_sub(self.heard_ms)
             }),
@@ -162,20 +163,20 @@ impl<D: SharedData> Room<D> {
         // A later reply has overtaken this one: ignore it.
         if self
             .snapshot
-            .is_some_and(|known| known.now_ms > snapshot.now_ms)
+            .is_some_and(|existing| existing.now_ms > snapshot.now_ms)
         {
-            self.seen.merge(&RoomState {
-                inside: self.seen.inside,
-                called: self.seen.called,
-                ..snapshot.seen
+            self.observed.merge(&RoomState {
+                inside: self.observed.inside,
+                called: self.observed.called,
+                ..snapshot.observed
             });
             return;
         }
-        self.seen.apply_latest(&snapshot.seen);
+        self.observed.apply_latest(&snapshot.observed);
         self.snapshot = Some(snapshot);
         self.heard_ms = now_ms;
-        self.draw = self.seen.draw();
-        self.pace.note(now_ms, self.seen.head);
+        self.draw = self.observed.draw();
+        self.pace.note(now_ms, self.observed.head);
     }
 
     fn renew(&mut self, renewal: Renewal) {
@@ -185,8 +186,8 @@ impl<D: SharedData> Room<D> {
         } = renewal;
         let is_full = self.renewals.len() >= RENEWALS_MAX;
         if !is_full || self.renewals.contains_key(&visitor) {
-            let known = self.renewals.entry(visitor).or_default();
-            *known = known.or(entered_at);
+            let existing = self.renewals.entry(visitor).or_default();
+            *existing = existing.or(entered_at);
         }
     }
 
@@ -196,16 +197,16 @@ impl<D: SharedData> Room<D> {
     pub(crate) fn note_token(&mut self, token: Result<Pass, PassError>) {
         match token {
             Ok(pass) => {
-                self.seen.seq = self.seen.seq.max(pass.place);
-                self.seen.head = self.seen.head.max(pass.head);
+                self.observed.seq = self.observed.seq.max(pass.place);
+                self.observed.head = self.observed.head.max(pass.head);
             }
             Err(error) => self.counters.passes_refused.increment(error),
         }
     }
 
     /// Whether the state already covers the token.
-    pub(crate) fn knows(&self, token: &Pass) -> bool {
-        token.place <= self.seen.seq && token.head <= self.seen.head
+    pub(crate) fn covers(&self, token: &Pass) -> bool {
+        token.place <= self.observed.seq && token.head <= self.observed.head
     }
 
     /// The renewed token of an active session, if the current one is due.
@@ -223,7 +224,7 @@ impl<D: SharedData> Room<D> {
     /// The token of a visitor who enters now.
     pub(crate) fn inside(&self, pass: &Pass, now_ms: u64) -> Pass {
         Pass {
-            head: self.seen.head,
+            head: self.observed.head,
             until_ms: now_ms + self.config.terms.session_ms,
             ..*pass
         }
@@ -232,7 +233,7 @@ impl<D: SharedData> Room<D> {
     /// The token of a waiting visitor.
     pub(crate) fn outside(&self, pass: &Pass) -> Pass {
         Pass {
-            head: self.seen.head,
+            head: self.observed.head,
             until_ms: 0,
             ..*pass
         }
@@ -279,22 +280,24 @@ impl<D: SharedData> Room<D> {
             };
         }
         let queue_max = self.config.terms.queue_max;
-        let is_full =
-            queue_max > 0 && self.seen.seq - self.seen.head.min(self.seen.seq) >= queue_max;
+        let is_full = queue_max > 0
+            && self.observed.seq - self.observed.head.min(self.observed.seq) >= queue_max;
         match pass.place {
             0 if is_full => Decision::Wait(Outcome::Full),
             0 => Decision::Ask { order: 0 },
-            _ if order > self.seen.head => Decision::Wait(Outcome::Waiting),
+            _ if order > self.observed.head => Decision::Wait(Outcome::Waiting),
             _ => Decision::Ask { order },
         }
     }
 
     fn decide_alone(&mut self, pass: &Pass, order: u64, now_ms: u64) -> Decision {
-        let head = self.local.call(self.seen.head, self.seen.seq, now_ms);
-        self.seen.head = self.seen.head.max(head);
+        let head = self
+            .local
+            .call(self.observed.head, self.observed.seq, now_ms);
+        self.observed.head = self.observed.head.max(head);
         let is_next = match pass.place {
             // After all visitors with known positions.
-            0 => head >= self.seen.seq && self.local.take(now_ms),
+            0 => head >= self.observed.seq && self.local.take(now_ms),
             _ => order <= head,
         };
         if !is_next {
@@ -309,8 +312,14 @@ impl<D: SharedData> Room<D> {
     }
 
     /// The answer to a visitor who waits or is refused.
-    pub(crate) fn queue_answer(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
-        let ahead = self.order(pass.place).saturating_sub(self.seen.head);
+    pub(crate) fn queue_answer(
+        &self,
+        pass: &Pass,
+        outcome: Outcome,
+        language: Language,
+        now_ms: u64,
+    ) -> QueueAnswer {
+        let ahead = self.order(pass.place).saturating_sub(self.observed.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
         let wait_ms = match is_waiting {
             true => self.pace.wait_ms(ahead, self.setting().per_minute),
@@ -322,6 +331,7 @@ impl<D: SharedData> Room<D> {
         };
         QueueAnswer {
             outcome,
+            language,
             position: is_waiting.then_some(ahead),
             wait_ms,
             poll_ms: self.poll_ms(outcome, wait_ms, opens_at_ms.saturating_sub(now_ms)),

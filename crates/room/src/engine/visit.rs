@@ -7,6 +7,7 @@ use core::cell::OnceCell;
 use weir_base::accept::ACCEPT;
 use weir_base::address::AddressGroup;
 use weir_base::hash::seeded_hash;
+use weir_base::language::{ACCEPT_LANGUAGE, Language};
 use weir_engine::Request;
 use weir_engine::page::wants_page;
 use weir_limit::rules;
@@ -43,6 +44,12 @@ impl<'a> Head<'a> {
     pub(crate) fn wants_page(&self) -> bool {
         let accept = self.request.header(ACCEPT);
         accept.is_some_and(|accept| wants_page(&accept))
+    }
+
+    /// The supported language that the client prefers.
+    pub(crate) fn language(&self) -> Language {
+        let accepted = self.request.header(ACCEPT_LANGUAGE);
+        accepted.map_or_else(Language::default, |accepted| Language::accepted(&accepted))
     }
 
     /// Whether the client uses TLS, which makes its cookies `Secure`.

@@ -11,6 +11,7 @@ use crate::redis::room_tick;
 use crate::state::Status;
 use crate::{Pass, PassError, Visitor};
 use weir_base::key::KeyRing;
+use weir_base::language::Language;
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
@@ -23,7 +24,7 @@ use weir_limit::rules::Request as _;
 
 use crate::engine::NAME;
 use crate::engine::answer::{self, Form, PASS_HEADER};
-use crate::engine::config::{CheckedConfig, DEADLINE_MS};
+use crate::engine::config::{CheckedConfig, CheckedRoom, DEADLINE_MS};
 use crate::engine::job::{ByRoom, Job, Kind};
 use crate::engine::metrics::{Outcome, PREFIX};
 use crate::engine::room::{Decision, Room};
@@ -58,6 +59,8 @@ struct Visit {
     room: usize,
     pass: Pass,
     form: Form,
+    /// The language of the answer. It is read from the request only if the visitor may have to wait.
+    language: Language,
     is_secure: bool,
 }
 
@@ -210,10 +213,10 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             .filter(|user| !user.is_empty());
         let user = user.map(|user| Visitor::of_user(&user));
         let token = self.presented_token(self.rooms.get(room)?, head, now_ms);
-        let brought = token.and_then(|token| token.content.ok());
-        let brought = brought.map(|pass| pass.in_force(now_ms));
-        let is_new = brought.is_none() && user.is_none();
-        let pass = match (brought, user) {
+        let presented = token.and_then(|token| token.content.ok());
+        let presented = presented.map(|pass| pass.in_force(now_ms));
+        let is_new = presented.is_none() && user.is_none();
+        let pass = match (presented, user) {
             // The visitor has signed in as another user since: that user's position counts.
             (Some(pass), Some(user)) if pass.visitor != user => Pass::newcomer(user, now_ms),
             (Some(pass), _) => pass,
@@ -229,6 +232,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             room,
             pass,
             form,
+            language: Language::default(),
             is_secure,
         };
         Some(Arrival {
@@ -293,9 +297,11 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
                 self.enter(stream, Visit { pass, ..visit }, effects);
             }
             Decision::Wait(outcome) => {
+                let visit = visit.in_language_of(&room.config, head);
                 self.answer_outside(stream, &visit, outcome, now_ms, effects)
             }
             Decision::Ask { order } => {
+                let visit = visit.in_language_of(&room.config, head);
                 let counts = room.config.terms.address_max > 0;
                 let address = counts.then(|| head.address(self.address_seed, self.trusted_hops));
                 self.ask(stream, visit, order, address, now_ms, effects);
@@ -325,7 +331,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let job = Job {
             room: visit.room,
             keys: Arc::clone(&room.keys),
-            brought: room.call_context(&self.keys, now_ms),
+            context: room.call_context(&self.keys, now_ms),
             kind: Kind::Ask(ask),
         };
         match self.pump.enqueue(stream, job, now_ms, effects) {
@@ -393,13 +399,13 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Form::Page | Form::Json => outcome,
         };
         room.counters.requests.increment(counted);
-        let mut told = room.queue_answer(&visit.pass, outcome, now_ms);
+        let mut queue = room.queue_answer(&visit.pass, outcome, visit.language, now_ms);
         // A refused visitor gets no token.
         if !matches!(outcome, Outcome::Full | Outcome::Address | Outcome::Closed) {
             let pass = room.outside(&visit.pass);
-            told.pass = Some(pass.mint(&self.keys, &room.config.name));
+            queue.pass = Some(pass.mint(&self.keys, &room.config.name));
         }
-        let answer = answer::queue_reply(&room.config, &told, visit.form, visit.is_secure);
+        let answer = answer::queue_reply(&room.config, &queue, visit.form, visit.is_secure);
         Arc::new(answer)
     }
 
@@ -445,9 +451,11 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             room: index,
             pass,
             form: Form::Status,
+            language: Language::default(),
             is_secure: head.is_secure(),
         };
         let room = self.rooms.get(index)?;
+        let visit = visit.in_language_of(&room.config, head);
         Some(self.queue_answer(room, &visit, outcome, now_ms))
     }
 
@@ -461,7 +469,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             let job = Job {
                 room: index,
                 keys: Arc::clone(&room.keys),
-                brought: room.call_context(&self.keys, now_ms),
+                context: room.call_context(&self.keys, now_ms),
                 kind: Kind::Tick(renewed),
             };
             self.pump.enqueue_unowned(job, now_ms, effects);
@@ -515,24 +523,24 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         let room = call.requests.first().map(|pending| pending.job.room);
         let room = room.and_then(|room| self.rooms.get_mut(room));
-        let told = match (call.outcome.and_then(read), room) {
-            (Ok((snapshot, told)), Some(room)) => {
+        let reply = match (call.outcome.and_then(read), room) {
+            (Ok((snapshot, reply)), Some(room)) => {
                 room.apply_snapshot(snapshot, now_ms);
-                told
+                reply
             }
             _ => Vec::new(),
         };
-        let mut told = told.into_iter();
+        let mut reply = reply.into_iter();
         for pending in call.requests {
-            let told = told.next();
+            let reply = reply.next();
             let visit = pending
                 .stream
                 .and_then(|stream| self.waiting.remove(&stream));
             let (Some(stream), Some(visit)) = (pending.stream, visit) else {
                 continue;
             };
-            match told {
-                Some(told) => self.answered(stream, visit, told, now_ms, effects),
+            match reply {
+                Some(reply) => self.answered(stream, visit, reply, now_ms, effects),
                 None => self.answer_outside(stream, &visit, unanswered(&visit), now_ms, effects),
             }
         }
@@ -580,6 +588,14 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             Status::Closed => Outcome::Closed,
         };
         self.answer_outside(stream, &visit, outcome, now_ms, effects);
+    }
+}
+
+impl Visit {
+    /// The visit with the language of the room, or else of the client.
+    fn in_language_of(self, room: &CheckedRoom, head: &Head<'_>) -> Self {
+        let language = room.language.unwrap_or_else(|| head.language());
+        Self { language, ..self }
     }
 }
 

@@ -19,13 +19,13 @@ pub struct CallContext {
     /// The settings in force if Redis has none.
     pub setting: Setting,
     /// The caller's state of the room.
-    pub seen: RoomState,
+    pub observed: RoomState,
     /// When the call was made, by the clock of Redis as the caller estimates it; 0 if unknown.
     pub asked_ms: u64,
 }
 
 /// The beginning of a call.
-pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &CallContext) -> Call {
+pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, context: &CallContext) -> Call {
     let RoomState {
         seq,
         head,
@@ -37,11 +37,11 @@ pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &CallCont
         seed_of,
         seed,
         called,
-    } = brought.seen;
+    } = context.observed;
     let mut args = Arguments::default();
-    args.push(listed(&brought.terms.numbers()).as_bytes());
-    args.push(listed(&brought.setting.numbers()).as_bytes());
-    let seen = [
+    args.push(listed(&context.terms.numbers()).as_bytes());
+    args.push(listed(&context.setting.numbers()).as_bytes());
+    let observed = [
         seq,
         head,
         floor,
@@ -51,9 +51,9 @@ pub(crate) fn begin(script: &'static Script, keys: &RoomKeys, brought: &CallCont
         drawn,
         seed_of,
         called,
-        brought.asked_ms,
+        context.asked_ms,
     ];
-    args.push(listed(&seen).as_bytes());
+    args.push(listed(&observed).as_bytes());
     args.push(seed.map_or_else(|| "-".into(), Seed::to_hex).as_bytes());
     Call {
         script,
@@ -120,7 +120,7 @@ pub(crate) fn snapshot(value: &Value) -> Option<Snapshot> {
         return None;
     };
     Some(Snapshot {
-        seen: RoomState {
+        observed: RoomState {
             seq: number(seq)?,
             head: number(head)?,
             floor: number(floor)?,

@@ -36,8 +36,8 @@ pub struct VisitorRequest {
 pub type VisitorStatus = (Status, u64);
 
 /// The call for `asks`, in their order; at least one.
-pub fn call(keys: &RoomKeys, brought: &CallContext, asks: &[VisitorRequest]) -> Call {
-    let mut call = begin(&SCRIPT, keys, brought);
+pub fn call(keys: &RoomKeys, context: &CallContext, asks: &[VisitorRequest]) -> Call {
+    let mut call = begin(&SCRIPT, keys, context);
     for ask in asks {
         keys.push_buckets(ask.visitor, ask.address.unwrap_or_default(), &mut call.keys);
         call.args.push(ask.visitor.as_bytes());
@@ -56,15 +56,15 @@ pub fn call(keys: &RoomKeys, brought: &CallContext, asks: &[VisitorRequest]) -> 
 /// If the reply is not from this script.
 pub fn parse(value: &Value, count: usize) -> Result<(Snapshot, Vec<VisitorStatus>), ReplyError> {
     let read = || {
-        let [header, told] = array(value)? else {
+        let [header, reply] = array(value)? else {
             return None;
         };
-        let (pairs, rest) = array(told)?.as_chunks::<2>();
-        let told = |[status, place]: &[Value; 2]| {
+        let (pairs, rest) = array(reply)?.as_chunks::<2>();
+        let reply = |[status, place]: &[Value; 2]| {
             Some((Status::from_number(number(status)?)?, number(place)?))
         };
-        let told: Vec<VisitorStatus> = pairs.iter().map(told).collect::<Option<_>>()?;
-        (rest.is_empty() && told.len() == count).then_some((snapshot(header)?, told))
+        let reply: Vec<VisitorStatus> = pairs.iter().map(reply).collect::<Option<_>>()?;
+        (rest.is_empty() && reply.len() == count).then_some((snapshot(header)?, reply))
     };
     read().ok_or(ReplyError {
         script: SCRIPT.name,

@@ -113,8 +113,8 @@ fn read(value: &Value) -> Option<Option<RoomReading>> {
         missed,
     ] = fields;
     let (seed, windows) = rest.split_first()?;
-    let left = |window: &[&str; 3]| window.last().and_then(|left| word_number(left));
-    let called = windows.as_chunks::<3>().0.iter().filter_map(left);
+    let remaining = |window: &[&str; 3]| window.last().and_then(|remaining| word_number(remaining));
+    let called = windows.as_chunks::<3>().0.iter().filter_map(remaining);
     let ghosts = if number(now_ms)? < ghosts_ms {
         ghosts
     } else {

@@ -15,7 +15,7 @@ use crate::redis::{room_ask, room_tick};
 #[derive(Clone, Debug)]
 pub struct ModelCall {
     /// Its context.
-    pub brought: CallContext,
+    pub context: CallContext,
     what: RoomCall,
 }
 
@@ -33,14 +33,14 @@ pub struct CallResult {
     /// The room's state afterwards.
     pub snapshot: Snapshot,
     /// The results of the visitors, in their order.
-    pub told: Vec<VisitorStatus>,
+    pub reported: Vec<VisitorStatus>,
 }
 
 impl ModelCall {
     /// Parses the arguments of a call of this script. `None`: gateways send no such call.
     pub fn read(script: &str, args: &[Vec<u8>]) -> Option<Self> {
         let (head, rest) = args.split_at_checked(4)?;
-        let what = if script == room_tick::SCRIPT.name {
+        let subject = if script == room_tick::SCRIPT.name {
             let (renewed, []) = rest.as_chunks::<2>() else {
                 return None;
             };
@@ -53,31 +53,34 @@ impl ModelCall {
         } else {
             return None;
         };
-        let brought = parse_context(head)?;
-        Some(Self { brought, what })
+        let presented = parse_context(head)?;
+        Some(Self {
+            context: presented,
+            what: subject,
+        })
     }
 
     /// Runs the call on the model.
     pub fn run(&self, model: &mut Model, now_ms: u64) -> CallResult {
         match &self.what {
             RoomCall::Tick(renewed) => {
-                let snapshot = model.tick(now_ms, &self.brought, renewed);
+                let snapshot = model.tick(now_ms, &self.context, renewed);
                 CallResult {
                     reply: header(&snapshot),
                     snapshot,
-                    told: Vec::new(),
+                    reported: Vec::new(),
                 }
             }
             RoomCall::Ask(asks) => {
-                let (snapshot, told) = model.ask(now_ms, &self.brought, asks);
-                let pairs = told
+                let (snapshot, response) = model.ask(now_ms, &self.context, asks);
+                let pairs = response
                     .iter()
                     .flat_map(|(status, place)| [integer(*status as u64), integer(*place)]);
                 let reply = vec![header(&snapshot), Value::Array(pairs.collect())];
                 CallResult {
                     reply: Value::Array(reply),
                     snapshot,
-                    told,
+                    reported: response,
                 }
             }
         }
@@ -97,9 +100,9 @@ fn visitor(word: &[u8]) -> Option<Visitor> {
     Some(Visitor::from_bytes(word.try_into().ok()?))
 }
 
-fn renewal([who, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
+fn renewal([user, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
     Some(Renewal {
-        visitor: visitor(who)?,
+        visitor: visitor(user)?,
         entered_at: match entered_at.as_slice() {
             b"-" => None,
             order => Some(number(order)?),
@@ -108,7 +111,7 @@ fn renewal([who, entered_at]: &[Vec<u8>; 2]) -> Option<Renewal> {
 }
 
 fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
-    let [terms, setting, seen, seed] = head else {
+    let [terms, setting, observed, seed] = head else {
         return None;
     };
     let [
@@ -130,7 +133,7 @@ fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
         seed_of,
         called,
         asked_ms,
-    ] = numbers(seen)?;
+    ] = numbers(observed)?;
     Some(CallContext {
         terms: Terms {
             session_ms,
@@ -141,7 +144,7 @@ fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
             life_ms,
         },
         setting: Setting::from_numbers(numbers(setting)?)?,
-        seen: RoomState {
+        observed: RoomState {
             seq,
             head,
             floor,
@@ -157,9 +160,9 @@ fn parse_context(head: &[Vec<u8>]) -> Option<CallContext> {
     })
 }
 
-fn ask([who, place, order, joined_ms, address]: &[Vec<u8>; 5]) -> Option<VisitorRequest> {
+fn ask([user, place, order, joined_ms, address]: &[Vec<u8>; 5]) -> Option<VisitorRequest> {
     Some(VisitorRequest {
-        visitor: visitor(who)?,
+        visitor: visitor(user)?,
         place: number(place)?,
         order: number(order)?,
         joined_ms: number(joined_ms)?,
@@ -172,22 +175,24 @@ fn integer(number: u64) -> Value {
 }
 
 fn header(snapshot: &Snapshot) -> Value {
-    let Snapshot { seen, setting, .. } = snapshot;
+    let Snapshot {
+        observed, setting, ..
+    } = snapshot;
     let state = [
-        seen.seq,
-        seen.head,
-        seen.floor,
-        seen.inside,
-        seen.called,
+        observed.seq,
+        observed.head,
+        observed.floor,
+        observed.inside,
+        observed.called,
         snapshot.is_settling.into(),
         snapshot.is_lobby.into(),
     ];
     let draw = [
         snapshot.opening,
-        seen.drew,
-        seen.base,
-        seen.drawn,
-        seen.seed_of,
+        observed.drew,
+        observed.base,
+        observed.drawn,
+        observed.seed_of,
     ];
     let counts = [
         snapshot.joined,
@@ -195,7 +200,7 @@ fn header(snapshot: &Snapshot) -> Value {
         snapshot.missed,
         snapshot.now_ms,
     ];
-    let seed = seen.seed.map_or_else(|| "-".into(), Seed::to_hex);
+    let seed = observed.seed.map_or_else(|| "-".into(), Seed::to_hex);
     let before = state.into_iter().chain(setting.numbers()).chain(draw);
     let mut words: Vec<Value> = before.map(integer).collect();
     words.push(Value::Bulk(seed.into_bytes()));

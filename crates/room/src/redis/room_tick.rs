@@ -17,8 +17,8 @@ pub static SCRIPT: Script = Script {
 };
 
 /// The call that advances the time and renews the sessions in `renewed`, at most [`RENEWED_MAX`].
-pub fn call(keys: &RoomKeys, brought: &CallContext, renewed: &[Renewal]) -> Call {
-    let mut call = begin(&SCRIPT, keys, brought);
+pub fn call(keys: &RoomKeys, context: &CallContext, renewed: &[Renewal]) -> Call {
+    let mut call = begin(&SCRIPT, keys, context);
     for renewal in renewed {
         call.args.push(renewal.visitor.as_bytes());
         match renewal.entered_at {

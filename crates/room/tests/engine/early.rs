@@ -39,14 +39,14 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     let link = prop::sample::select(vec![Link::Up, Link::Up, Link::Down, Link::Mute]);
     let at = 0..GATEWAYS;
-    let who = 0..12_usize;
+    let visitor = 0..12_usize;
     let path = prop::sample::select(PLACES.to_vec());
-    let ask = (at.clone(), who.clone(), path);
+    let ask = (at.clone(), visitor.clone(), path);
     prop_oneof![
-        30 => ask.clone().prop_map(|(at, who, path)| Step::Ask(at, who, path)),
-        10 => ask.prop_map(|(at, who, path)| Step::Program(at, who, path)),
-        2 => who.clone().prop_map(Step::Forge),
-        1 => who.prop_map(Step::SignIn),
+        30 => ask.clone().prop_map(|(at, visitor, path)| Step::Ask(at, visitor, path)),
+        10 => ask.prop_map(|(at, visitor, path)| Step::Program(at, visitor, path)),
+        2 => visitor.clone().prop_map(Step::Forge),
+        1 => visitor.prop_map(Step::SignIn),
         10 => (100..6_000_u64).prop_map(Step::Advance),
         1 => at.prop_map(Step::Replace),
         2 => link.prop_map(Step::Link),
@@ -81,11 +81,11 @@ impl Run {
             world, visitors, ..
         } = self;
         match *step {
-            Step::Ask(at, who, path) => {
-                return Some(world.ask(at, &mut visitors[who], path, "text/html,*/*"));
+            Step::Ask(at, visitor, path) => {
+                return Some(world.ask(at, &mut visitors[visitor], path, "text/html,*/*"));
             }
-            Step::Program(at, who, path) => {
-                let token = visitors[who].cookie.clone().unwrap_or_default();
+            Step::Program(at, visitor, path) => {
+                let token = visitors[visitor].cookie.clone().unwrap_or_default();
                 let token = token.split_once('=').map_or("", |(_, token)| token);
                 let headers = [
                     (":method", "POST"),
@@ -94,10 +94,13 @@ impl Run {
                     ("x-weir-room", token),
                     ("x-user", ""),
                 ];
-                return Some(world.send(at, &headers, &visitors[who].address));
+                return Some(world.send(at, &headers, &visitors[visitor].address));
             }
-            Step::Forge(who) => visitors[who].cookie.iter_mut().for_each(|it| it.push('x')),
-            Step::SignIn(who) => visitors[who].user = Some(format!("user-{}", who / 3)),
+            Step::Forge(visitor) => visitors[visitor]
+                .cookie
+                .iter_mut()
+                .for_each(|it| it.push('x')),
+            Step::SignIn(visitor) => visitors[visitor].user = Some(format!("user-{}", visitor / 3)),
             Step::Advance(ms) => world.advance(ms),
             Step::Replace(at) => world.replace(at),
             Step::Link(link) => world.link = link,
@@ -156,7 +159,7 @@ fn waiting(room: &str) -> (World, Visitor) {
 }
 
 #[test]
-fn known_positions_and_refusals_are_answered_early() {
+fn cached_positions_and_refusals_are_answered_early() {
     for (room, state) in [
         (r#","mode":"paused""#, "waiting"),
         (r#","mode":"closed""#, "closed"),

@@ -20,8 +20,8 @@ fn positions_survive_gateway_crash_and_loss_of_all_data() {
     }
     let mut positions = |world: &mut World| -> Vec<u64> {
         let position = |visitor: &mut Visitor| {
-            let told = world.status(1, visitor);
-            told["position"].as_u64().unwrap()
+            let status = world.status(1, visitor);
+            status["position"].as_u64().unwrap()
         };
         visitors.iter_mut().map(position).collect()
     };
@@ -129,7 +129,7 @@ fn visitors_admitted_without_redis_are_counted_on_recovery() {
     // All sessions end, two visitors are called. Then Redis is down for longer than a claim period.
     world.advance(26_500);
     let before = world.redis.last;
-    assert_eq!(before.seen.called, 2);
+    assert_eq!(before.observed.called, 2);
     world.link = Link::Down;
     world.advance(9_000);
     for visitor in &mut visitors[2..4] {
@@ -139,7 +139,7 @@ fn visitors_admitted_without_redis_are_counted_on_recovery() {
     world.advance(2_000);
     let after = world.redis.last;
     assert_eq!(after.entered, before.entered + 2);
-    assert_eq!((after.seen.called, after.missed), (0, before.missed));
+    assert_eq!((after.observed.called, after.missed), (0, before.missed));
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn gateway_without_local_pace_refuses_all_and_sends_retry() {
     world.link = Link::Down;
     world.advance(5_000);
     for number in 0..5 {
-        let seen = world.visit(0, &mut Visitor::new(number));
-        assert_eq!(seen.state(), "unplaced");
-        assert!(seen.header("retry-after").is_some());
+        let response = world.visit(0, &mut Visitor::new(number));
+        assert_eq!(response.state(), "unplaced");
+        assert!(response.header("retry-after").is_some());
     }
 }
 
@@ -158,13 +158,13 @@ fn gateway_without_local_pace_refuses_all_and_sends_retry() {
 fn redis_refusals_are_counted_and_logged_once() {
     let mut world = World::new(1, "");
     world.link = Link::Full;
-    let asked = 5;
-    for number in 0..asked {
-        let seen = world.visit(0, &mut Visitor::new(number));
-        assert_eq!(seen.state(), "unplaced");
+    let requested = 5;
+    for number in 0..requested {
+        let response = world.visit(0, &mut Visitor::new(number));
+        assert_eq!(response.state(), "unplaced");
     }
     let refused = world.metric("redis_refused_total.reason.oom");
-    assert!(refused >= asked as u64, "{refused}");
+    assert!(refused >= requested as u64, "{refused}");
     let log = &world.gateways[0].log;
     let lines = log.iter().filter(|line| line.contains("Redis refuses"));
     assert_eq!(lines.count(), 1, "{log:?}");

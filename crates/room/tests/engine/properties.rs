@@ -23,8 +23,8 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     let link = prop::sample::select(vec![Link::Up, Link::Up, Link::Down, Link::Mute]);
     prop_oneof![
-        20 => (0..3_usize, 0..20_usize).prop_map(|(at, who)| Step::Visit(at, who)),
-        10 => (0..3_usize, 0..20_usize).prop_map(|(at, who)| Step::Status(at, who)),
+        20 => (0..3_usize, 0..20_usize).prop_map(|(at, visitor)| Step::Visit(at, visitor)),
+        10 => (0..3_usize, 0..20_usize).prop_map(|(at, visitor)| Step::Status(at, visitor)),
         8 => (100..4_000_u64).prop_map(Step::Advance),
         1 => (0..3_usize).prop_map(Step::Replace),
         2 => link.prop_map(Step::Link),
@@ -55,11 +55,11 @@ proptest! {
                     world.redis.rooms.clear();
                     has_lost = true;
                 }
-                Step::Visit(at, who) => {
-                    if world.visit(at, &mut visitors[who]).has_passed() {
+                Step::Visit(at, visitor) => {
+                    if world.visit(at, &mut visitors[visitor]).has_passed() {
                         let until_ms = world.now_ms + SESSION_MS;
-                        inside.insert(who, until_ms);
-                        positions.remove(&who);
+                        inside.insert(visitor, until_ms);
+                        positions.remove(&visitor);
                         if world.link != Link::Up {
                             unheard_until_ms = until_ms;
                         }
@@ -68,10 +68,10 @@ proptest! {
                     let is_known = !has_lost && world.now_ms >= unheard_until_ms;
                     prop_assert!(!is_known || inside.len() <= ACTIVE_MAX, "{} are inside", inside.len());
                 }
-                Step::Status(at, who) => {
-                    let told = world.status(at, &mut visitors[who]);
-                    let Some(position) = told["position"].as_u64() else { continue };
-                    let before = positions.insert(who, position);
+                Step::Status(at, visitor) => {
+                    let status = world.status(at, &mut visitors[visitor]);
+                    let Some(position) = status["position"].as_u64() else { continue };
+                    let before = positions.insert(visitor, position);
                     prop_assert!(before.is_none_or(|before| position <= before), "{before:?} {position}");
                 }
             }
@@ -94,8 +94,8 @@ proptest! {
         let cookie = format!("weir-room-shop={}", String::from_utf8_lossy(&cookie));
         let accept = String::from_utf8_lossy(&accept).into_owned();
         let headers = [(":path", path.as_str()), ("cookie", &cookie), ("accept", &accept)];
-        let seen = world.send(0, &headers, "no address");
+        let response = world.send(0, &headers, "no address");
         let is_static = path.starts_with("/shop/static");
-        prop_assert_eq!(seen.has_passed(), is_static);
+        prop_assert_eq!(response.has_passed(), is_static);
     }
 }

@@ -12,8 +12,8 @@ fn visitors_enter_at_once_and_stay_while_there_is_capacity() {
     let calls = world.redis.calls;
     let first = alice.cookie.clone();
     for step in 0..10 {
-        let seen = world.visit(step % 2, &mut alice);
-        assert!(seen.has_passed() && seen.header("set-cookie").is_none());
+        let response = world.visit(step % 2, &mut alice);
+        assert!(response.has_passed() && response.header("set-cookie").is_none());
     }
     assert_eq!(world.redis.calls, calls, "nothing to ask");
     // An active session continues; an idle one ends.
@@ -41,8 +41,8 @@ fn requests_outside_the_room_pass_unchanged() {
         "/.weir/room/other",
         "/.weir/roomx",
     ] {
-        let seen = world.ask(0, &mut Visitor::new(1), path, "*/*");
-        assert!(seen.has_passed(), "{path}");
+        let response = world.ask(0, &mut Visitor::new(1), path, "*/*");
+        assert!(response.has_passed(), "{path}");
     }
     assert!(!world.visit(0, &mut Visitor::new(1)).has_passed());
     let script = world.ask(0, &mut Visitor::new(1), "/.weir/room/room.js", "*/*");
@@ -109,26 +109,26 @@ fn polls_of_waiting_visitors_cause_no_redis_calls() {
 fn api_clients_get_json_and_send_their_pass_in_a_header() {
     let mut world = World::new(1, r#","mode":"paused""#);
     let base = [(":method", "GET"), (":path", "/shop")];
-    let seen = world.send(0, &base, "192.0.2.9:1");
-    let told = json(&seen);
-    assert_eq!(seen.answer().status, 503);
+    let response = world.send(0, &base, "192.0.2.9:1");
+    let body = json(&response);
+    assert_eq!(response.answer().status, 503);
     assert_eq!(
-        seen.header("content-type").unwrap(),
+        response.header("content-type").unwrap(),
         "application/problem+json"
     );
     assert_eq!(
-        (told["error"].as_str(), told["state"].as_str()),
+        (body["error"].as_str(), body["state"].as_str()),
         (Some("room_waiting"), Some("waiting"))
     );
-    assert_eq!(told["type"], "urn:weir:problem:room_waiting");
+    assert_eq!(body["type"], "urn:weir:problem:room_waiting");
     assert_eq!(
-        told["pass"].as_str().map(Into::into),
-        seen.header("x-weir-room")
+        body["pass"].as_str().map(Into::into),
+        response.header("x-weir-room")
     );
-    let retry_after: u64 = seen.header("retry-after").unwrap().parse().unwrap();
-    assert!(retry_after * 1_000 >= told["poll_ms"].as_u64().unwrap());
-    let place = told["position"].clone();
-    let pass = told["pass"].as_str().unwrap();
+    let retry_after: u64 = response.header("retry-after").unwrap().parse().unwrap();
+    assert!(retry_after * 1_000 >= body["poll_ms"].as_u64().unwrap());
+    let place = body["position"].clone();
+    let pass = body["pass"].as_str().unwrap();
     let again = world.send(0, &[base[0], base[1], ("x-weir-room", pass)], "192.0.2.9:1");
     assert_eq!(json(&again)["position"], place, "the same place");
 }
@@ -139,13 +139,13 @@ fn waiting_visitor_gets_the_configured_status() {
         let room = format!(r#","mode":"paused","status":{status}"#);
         let mut world = World::new(1, &room);
         for accept in ["text/html", "application/json"] {
-            let seen = world.ask(0, &mut Visitor::new(1), "/shop", accept);
-            assert_eq!(seen.answer().status, status, "{accept}");
-            assert_eq!(seen.state(), "waiting");
-            assert!(seen.header("retry-after").is_some());
+            let response = world.ask(0, &mut Visitor::new(1), "/shop", accept);
+            assert_eq!(response.answer().status, status, "{accept}");
+            assert_eq!(response.state(), "waiting");
+            assert!(response.header("retry-after").is_some());
         }
-        let seen = world.ask(0, &mut Visitor::new(2), "/shop", "application/json");
-        assert_eq!(json(&seen)["status"], status);
+        let response = world.ask(0, &mut Visitor::new(2), "/shop", "application/json");
+        assert_eq!(json(&response)["status"], status);
     }
 }
 
@@ -203,8 +203,8 @@ fn visitor_with_a_forged_pass_is_treated_as_a_newcomer() {
     for forged in forged {
         let mut mallory = Visitor::new(2);
         mallory.cookie = Some(forged);
-        let seen = world.visit(0, &mut mallory);
-        assert!(!seen.has_passed());
+        let response = world.visit(0, &mut mallory);
+        assert!(!response.has_passed());
         assert!(world.status(0, &mut mallory)["position"].as_u64().unwrap() > before);
     }
     let refused = world.metric("passes_refused_total.room.shop.reason.malformed")
@@ -239,9 +239,9 @@ fn early_visitors_wait_and_enter_in_drawn_order() {
     for (at, visitor) in early.iter_mut().enumerate() {
         assert_eq!(world.visit(at % 2, visitor).state(), "lobby");
     }
-    let told = world.status(0, &mut early[0]);
+    let status = world.status(0, &mut early[0]);
     assert_eq!(
-        (told["state"].as_str(), told["opens_at_ms"].as_u64()),
+        (status["state"].as_str(), status["opens_at_ms"].as_u64()),
         (Some("lobby"), Some(START_MS + 60_000))
     );
     world.advance(START_MS + 61_000 - world.now_ms);
@@ -307,12 +307,12 @@ fn address_gets_bounded_positions_across_connections() {
 #[test]
 fn closed_room_and_full_room_refuse_with_the_reason() {
     let mut world = World::new(1, r#","mode":"closed""#);
-    let seen = world.visit(0, &mut Visitor::new(1));
+    let response = world.visit(0, &mut Visitor::new(1));
     assert_eq!(
-        (seen.answer().status, seen.state().as_str()),
+        (response.answer().status, response.state().as_str()),
         (503, "closed")
     );
-    assert_eq!(seen.header("set-cookie"), None);
+    assert_eq!(response.header("set-cookie"), None);
     let mut world = World::new(1, r#","mode":"paused","queue_max":3"#);
     let states: Vec<_> = (0..6)
         .map(|number| world.visit(0, &mut Visitor::new(number)).state())
@@ -327,11 +327,11 @@ fn closed_room_and_full_room_refuse_with_the_reason() {
 #[test]
 fn room_page_is_not_cacheable_or_frameable_and_refreshes() {
     let mut world = World::new(1, r#","mode":"paused","page":{"brand":"<Shop>"}"#);
-    let seen = world.visit(0, &mut Visitor::new(1));
-    assert_eq!(seen.header("cache-control").unwrap(), "no-store");
-    let policy = seen.header("content-security-policy").unwrap();
+    let response = world.visit(0, &mut Visitor::new(1));
+    assert_eq!(response.header("cache-control").unwrap(), "no-store");
+    let policy = response.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"));
-    let html = String::from_utf8(seen.answer().body.clone()).unwrap();
+    let html = String::from_utf8(response.answer().body.clone()).unwrap();
     for part in [
         "&lt;Shop&gt;",
         "http-equiv=\"refresh\"",
@@ -340,6 +340,71 @@ fn room_page_is_not_cacheable_or_frameable_and_refreshes() {
     ] {
         assert!(html.contains(part), "{part}");
     }
+}
+
+/// A request for the shop, or for the position at `path`, with this `Accept` and `Accept-Language`.
+fn in_language(world: &mut World, path: &str, accept: &str, language: &str, pass: &str) -> String {
+    let headers = [
+        (":method", "GET"),
+        (":path", path),
+        ("accept", accept),
+        ("accept-language", language),
+        ("x-weir-room", pass),
+    ];
+    let sent = if pass.is_empty() { 4 } else { 5 };
+    let state = world.send(0, &headers[..sent], "192.0.2.9:1");
+    String::from_utf8(state.answer().body.clone()).unwrap()
+}
+
+#[test]
+fn waiting_visitor_reads_the_page_and_json_in_own_language() {
+    for is_early in [false, true] {
+        let mut world = World::new(1, r#","mode":"paused","active_max":1"#);
+        world.is_early = is_early;
+        for (language, tag, brand, title) in [
+            ("fr", "en", "Waiting room", "You are in line"),
+            (
+                "de-AT,en;q=0.5",
+                "de",
+                "Warteraum",
+                "Sie sind in der Warteschlange",
+            ),
+            ("zh-CN", "zh", "等候室", "您正在排队"),
+        ] {
+            // First from Redis, then from memory.
+            let json = in_language(&mut world, "/shop", "application/json", language, "");
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let pass = json["pass"].as_str().unwrap();
+            let page = in_language(&mut world, "/shop", "text/html", language, pass);
+            assert!(page.contains(&format!("<html lang=\"{tag}\">")), "{page}");
+            assert!(page.contains(&format!("– {brand}</title>")), "{page}");
+            assert!(page.contains(&format!("<h1 data-room=\"title\">{title}</h1>")));
+            assert!(page.contains(json["message"].as_str().unwrap()), "{page}");
+            let path = "/.weir/room/shop";
+            let status = in_language(&mut world, path, "application/json", language, pass);
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            assert_eq!(status["text"]["title"], title);
+        }
+        assert_eq!(world.early_answers > 0, is_early);
+    }
+}
+
+#[test]
+fn rooms_own_language_and_texts_replace_the_visitors_language() {
+    let own = r#","mode":"closed","texts":{"closed_title":"Shoes are gone"}"#;
+    let page = in_language(&mut World::new(1, own), "/shop", "text/html", "de", "");
+    assert!(
+        page.contains("<html lang=\"en\">")
+            && page.contains("<h1 data-room=\"title\">Shoes are gone</h1>")
+    );
+    assert!(
+        page.contains("You cannot join the line right now"),
+        "{page}"
+    );
+    let german = r#","mode":"closed","page":{"lang":"de-CH"}"#;
+    let page = in_language(&mut World::new(1, german), "/shop", "text/html", "zh", "");
+    assert!(page.contains("<html lang=\"de-CH\">"), "{page}");
+    assert!(page.contains("Die Warteschlange ist geschlossen"), "{page}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Gateway {
     is_woken: bool,
     calls: BTreeMap<BatchId, Vec<u8>>,
     open: BTreeSet<StreamId>,
-    seen: BTreeMap<StreamId, RoomState>,
+    observed: BTreeMap<StreamId, RoomState>,
     response: Vec<(String, String)>,
     next_stream: StreamId,
     metrics: BTreeMap<String, u64>,
@@ -167,7 +167,7 @@ impl World {
             is_woken: false,
             calls: BTreeMap::new(),
             open: BTreeSet::new(),
-            seen: BTreeMap::new(),
+            observed: BTreeMap::new(),
             response: Vec::new(),
             next_stream: 1,
             metrics: BTreeMap::new(),
@@ -228,8 +228,8 @@ impl World {
 
     /// A page's position request.
     pub fn status(&mut self, at: usize, visitor: &mut Visitor) -> Json {
-        let seen = self.ask(at, visitor, "/.weir/room/shop", "application/json");
-        json(&seen)
+        let observed = self.ask(at, visitor, "/.weir/room/shop", "application/json");
+        json(&observed)
     }
 
     pub fn ask(&mut self, at: usize, visitor: &mut Visitor, path: &str, accept: &str) -> RoomState {
@@ -241,8 +241,8 @@ impl World {
         if let Some(user) = &visitor.user {
             headers.push(("x-user", user));
         }
-        let seen = self.send(at, &headers, &visitor.address.clone());
-        let cookies = match &seen {
+        let observed = self.send(at, &headers, &visitor.address.clone());
+        let cookies = match &observed {
             RoomState::Passed(headers) => headers.clone(),
             RoomState::Answered(answer) => texts(&answer.headers),
         };
@@ -253,7 +253,7 @@ impl World {
             );
             visitor.cookie = value.split(';').next().map(Into::into);
         }
-        seen
+        observed
     }
 
     /// Any request.
@@ -268,11 +268,11 @@ impl World {
         }
         let stream = self.begin(at, headers, address);
         self.run(at);
-        let seen = self.outcome(at, stream);
+        let observed = self.outcome(at, stream);
         if let EarlyDecision::NotConcerned = early {
-            assert_eq!(seen, RoomState::Passed(Vec::new()), "{headers:?}");
+            assert_eq!(observed, RoomState::Passed(Vec::new()), "{headers:?}");
         }
-        seen
+        observed
     }
 
     /// A decision before the HTTP stack.
@@ -299,11 +299,11 @@ impl World {
     pub fn outcome(&mut self, at: usize, stream: StreamId) -> RoomState {
         let link = self.link;
         let gateway = &mut self.gateways[at];
-        let seen = gateway.seen.remove(&stream);
-        let seen = seen.unwrap_or_else(|| panic!("{stream} has no answer"));
-        match seen {
+        let observed = gateway.observed.remove(&stream);
+        let observed = observed.unwrap_or_else(|| panic!("{stream} has no answer"));
+        match observed {
             RoomState::Passed(_) => RoomState::Passed(gateway.respond(stream, link)),
-            seen => seen,
+            observed => observed,
         }
     }
 
@@ -380,11 +380,11 @@ impl Gateway {
         match effect {
             Effect::Respond { stream, answer } => {
                 assert!(self.open.remove(&stream), "an answer to {stream}");
-                self.seen.insert(stream, RoomState::Answered(answer));
+                self.observed.insert(stream, RoomState::Answered(answer));
             }
             Effect::Continue { stream, .. } => {
                 assert!(self.open.remove(&stream), "{stream} goes on");
-                self.seen.insert(stream, RoomState::Passed(Vec::new()));
+                self.observed.insert(stream, RoomState::Passed(Vec::new()));
             }
             Effect::Call { batch, at_once, .. } if at_once => {
                 return Some(Event::Deferred { batch });
@@ -427,7 +427,7 @@ impl RoomState {
         };
         let mut headers = headers.into_iter();
         headers
-            .find(|(known, _)| known == name)
+            .find(|(existing, _)| existing == name)
             .map(|(_, value)| value)
     }
 
@@ -447,8 +447,8 @@ impl RoomState {
     }
 }
 
-pub fn json(seen: &RoomState) -> Json {
-    serde_json::from_slice(&seen.answer().body).unwrap()
+pub fn json(state: &RoomState) -> Json {
+    serde_json::from_slice(&state.answer().body).unwrap()
 }
 
 fn texts(headers: &Headers) -> Vec<(String, String)> {

@@ -73,17 +73,17 @@ impl Answers {
         reader: Reader,
         order: Option<&ClaimId>,
     ) -> Arc<Answer> {
-        let said = (rejection.verdict, reader);
+        let response = (rejection.verdict, reader);
         let retry_after_s = self.retry_after_s(rejection);
         if order.is_some() {
-            return Arc::new(self.prepare(said, retry_after_s, order));
+            return Arc::new(self.prepare(response, retry_after_s, order));
         }
-        match self.last.get(&said) {
+        match self.last.get(&response) {
             Some((told_s, answer)) if *told_s == retry_after_s => Arc::clone(answer),
             _ => {
-                let answer = Arc::new(self.prepare(said, retry_after_s, None));
+                let answer = Arc::new(self.prepare(response, retry_after_s, None));
                 let last = (retry_after_s, Arc::clone(&answer));
-                self.last.insert(said, last);
+                self.last.insert(response, last);
                 answer
             }
         }

@@ -225,23 +225,26 @@ mod tests {
 
     #[test]
     fn only_an_explicit_captcha_provider_verdict_is_accepted() {
-        let said = |status, body: &[u8]| {
+        let response = |status, body: &[u8]| {
             provider_verdict(&FetchResponse {
                 status,
                 headers: vec![],
                 body: body.to_vec(),
             })
         };
-        assert_eq!(said(200, br#"{"success":true,"hostname":"a"}"#), Some(true));
         assert_eq!(
-            said(200, br#"{"success":false,"error-codes":["x"]}"#),
+            response(200, br#"{"success":true,"hostname":"a"}"#),
+            Some(true)
+        );
+        assert_eq!(
+            response(200, br#"{"success":false,"error-codes":["x"]}"#),
             Some(false)
         );
-        assert_eq!(said(500, br#"{"success":true}"#), None);
-        assert_eq!(said(200, b"<html>"), None);
-        assert_eq!(said(200, br#"{"success":"true"}"#), None);
+        assert_eq!(response(500, br#"{"success":true}"#), None);
+        assert_eq!(response(200, b"<html>"), None);
+        assert_eq!(response(200, br#"{"success":"true"}"#), None);
         let mut long = br#"{"success":true}"#.to_vec();
         long.resize(ANSWER_LEN_MAX + 1, b' ');
-        assert_eq!(said(200, &long), None);
+        assert_eq!(response(200, &long), None);
     }
 }

@@ -165,10 +165,10 @@ impl<D: SharedData + Clone> Gate<D> {
             return;
         }
         for _ in 0..room {
-            let Some((stream, kept)) = self.pending.held.pop_first() else {
+            let Some((stream, retained)) = self.pending.held.pop_first() else {
                 return;
             };
-            self.decide(stream, &PlainRequest { now_ms, ..kept }, effects);
+            self.decide(stream, &PlainRequest { now_ms, ..retained }, effects);
         }
         if !self.pending.held.is_empty() {
             effects.wake();
@@ -509,7 +509,11 @@ impl<D: SharedData + Clone> Gate<D> {
         self.complete(completed, now_ms, effects);
         self.release_pending(BATCH_MAX.saturating_sub(count), now_ms, effects);
         if let Some(report) = &mut self.responder.report {
-            let sales = self.sales.catalogue.iter().flat_map(|known| &known.sales);
+            let sales = self
+                .sales
+                .catalogue
+                .iter()
+                .flat_map(|existing| &existing.sales);
             report.flush(sales, now_ms, effects);
         }
     }

@@ -43,13 +43,13 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        let by_verdict = |registry: &mut Registry, what: &str| {
+        let by_verdict = |registry: &mut Registry, name: &str| {
             Counters::new(registry, Verdict::ALL, |verdict: Verdict| {
-                format!("{PREFIX}_{what}_total.verdict.{}", verdict.label())
+                format!("{PREFIX}_{name}_total.verdict.{}", verdict.label())
             })
         };
         let total =
-            |registry: &mut Registry, what: &str| registry.counter(format!("{PREFIX}_{what}"));
+            |registry: &mut Registry, name: &str| registry.counter(format!("{PREFIX}_{name}"));
         Self {
             requests: by_verdict(registry, "requests"),
             shadow: by_verdict(registry, "shadow"),

@@ -57,12 +57,12 @@ impl PendingRequests {
         let Some(headers) = self.kept_headers(request.headers()) else {
             return false;
         };
-        let kept = PlainRequest {
+        let retained = PlainRequest {
             headers,
             peer_address: request.peer_address(),
             now_ms: 0,
         };
-        self.held.insert(stream, kept);
+        self.held.insert(stream, retained);
         true
     }
 
@@ -78,7 +78,7 @@ impl PendingRequests {
                 || READ.iter().any(|read| name == read.as_bytes())
                 || self.config.sku_routes.iter().any(|route| route.reads(name))
         };
-        let kept: Vec<(&[u8], &[u8])> = headers
+        let retained: Vec<(&[u8], &[u8])> = headers
             .iter()
             .filter_map(|(name, value)| match is_gateway_only(name) {
                 // Only its presence matters.
@@ -86,10 +86,10 @@ impl PendingRequests {
                 false => is_read(name).then_some((name, value)),
             })
             .collect();
-        let length: usize = kept
+        let length: usize = retained
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        (length <= HEADERS_LEN_MAX).then(|| Headers::new(&kept))
+        (length <= HEADERS_LEN_MAX).then(|| Headers::new(&retained))
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Poller {
     under_way: Option<Poll>,
     cursor: usize,
     /// The catalogue's bytes from the last read: most polls return the same.
-    seen: Vec<u8>,
+    observed: Vec<u8>,
     /// Its version: earlier versions are ignored.
     version: u64,
     has_answered: bool,
@@ -61,7 +61,7 @@ impl Poller {
             interval_ms,
             under_way: None,
             cursor: 0,
-            seen: Vec::new(),
+            observed: Vec::new(),
             version: 0,
             has_answered: false,
         }
@@ -161,7 +161,7 @@ impl Poller {
             Value::Null => return Err(PollError::NoCatalogue),
             other => return Err(unexpected(other)),
         };
-        if *bytes == self.seen {
+        if *bytes == self.observed {
             return Ok(None);
         }
         let catalogue =
@@ -171,7 +171,7 @@ impl Poller {
             return Ok(None);
         }
         self.version = catalogue.version;
-        self.seen.clone_from(bytes);
+        self.observed.clone_from(bytes);
         Ok(Some(catalogue))
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Rebalances {
 struct RunningRebalance {
     rebalance: Rebalance,
     /// The probed shards, while probes are pending.
-    seen: Vec<Option<ShardProbe>>,
+    observed: Vec<Option<ShardProbe>>,
     /// The number of pending probes.
     probes: usize,
     /// The waiting streams and their claims.
@@ -55,7 +55,7 @@ impl Rebalances {
         let (rebalance, ask) = Rebalance::start(job.shard, job.quantity);
         let mut running = RunningRebalance {
             rebalance,
-            seen: vec![None; job.shards as usize],
+            observed: vec![None; job.shards as usize],
             probes: 0,
             waiting: BTreeMap::from([(stream, job)]),
         };
@@ -77,14 +77,14 @@ impl Rebalances {
         let Some(running) = self.running.get_mut(&key) else {
             return Progress::default();
         };
-        if let Some(seen) = running.seen.get_mut(job.shard as usize) {
-            *seen = probe;
+        if let Some(observed) = running.observed.get_mut(job.shard as usize) {
+            *observed = probe;
         }
         running.probes = running.probes.saturating_sub(1);
         if running.probes > 0 {
             return Progress::default();
         }
-        let all: Option<Vec<ShardProbe>> = running.seen.iter().copied().collect();
+        let all: Option<Vec<ShardProbe>> = running.observed.iter().copied().collect();
         let event = all
             .clone()
             .map_or(RebalanceEvent::Nothing, RebalanceEvent::Probe);
@@ -133,12 +133,12 @@ impl Rebalances {
             },
             RebalanceStep::Done(end, last) => {
                 let jobs = last.map_or(vec![], |ask| running.ask(&key.0, ask));
-                let wanted = running.rebalance.wanted();
+                let requested = running.rebalance.requested();
                 let mut waiting: Vec<_> =
                     core::mem::take(&mut running.waiting).into_iter().collect();
                 for (_, job) in &mut waiting {
                     // The result says nothing about requests for fewer units than the rebalance wanted.
-                    job.is_too_many = end == End::TooFew && job.quantity >= wanted;
+                    job.is_too_many = end == End::TooFew && job.quantity >= requested;
                 }
                 self.running.remove(&key);
                 Progress {
@@ -176,8 +176,8 @@ impl RunningRebalance {
     }
 
     fn probe_all(&mut self, sale: &SaleId) -> Vec<Job> {
-        self.seen.fill(None);
-        self.probes = self.seen.len();
+        self.observed.fill(None);
+        self.probes = self.observed.len();
         let probe = |shard| {
             Job::Probe(ProbeJob {
                 sale: sale.clone(),
@@ -185,7 +185,7 @@ impl RunningRebalance {
                 to_shard: self.rebalance.to_shard(),
             })
         };
-        (0..).take(self.seen.len()).map(probe).collect()
+        (0..).take(self.observed.len()).map(probe).collect()
     }
 }
 
@@ -241,8 +241,11 @@ mod tests {
     fn buyers_at_empty_shard_share_one_rebalance() {
         let mut rebalances = Rebalances::default();
         assert_eq!(rebalances.waiting(), 0);
-        let asked = probes(&rebalances.wait(1, claim(0)));
-        let shards: Vec<_> = asked.iter().map(|job| (job.shard, job.to_shard)).collect();
+        let requested = probes(&rebalances.wait(1, claim(0)));
+        let shards: Vec<_> = requested
+            .iter()
+            .map(|job| (job.shard, job.to_shard))
+            .collect();
         assert_eq!(shards, [(0, 0), (1, 0)]);
         assert!(rebalances.wait(2, claim(0)).is_empty(), "it is under way");
         assert_eq!(rebalances.wait(3, claim(1)).len(), 2, "another shard's");
@@ -250,22 +253,22 @@ mod tests {
         rebalances.forget(1);
         assert_eq!(rebalances.waiting(), 2);
 
-        let first = rebalances.probed(&asked[0], probe(0));
+        let first = rebalances.probed(&requested[0], probe(0));
         assert!(first.ended.is_none() && first.probe.is_none() && first.jobs.is_empty());
-        let second = rebalances.probed(&asked[1], probe(0));
+        let second = rebalances.probed(&requested[1], probe(0));
         assert_eq!(second.probe.as_ref().map(Vec::len), Some(2));
         assert_eq!(streams(second), (End::SoldOut, vec![2]));
         assert_eq!(rebalances.waiting(), 1);
-        let late = rebalances.probed(&asked[1], probe(9));
+        let late = rebalances.probed(&requested[1], probe(9));
         assert!(late.ended.is_none() && late.probe.is_none(), "it has ended");
     }
 
     #[test]
     fn failed_probe_ends_a_rebalance_with_unknown_outcome() {
         let mut rebalances = Rebalances::default();
-        let asked = probes(&rebalances.wait(1, claim(0)));
-        rebalances.probed(&asked[0], None);
-        let progress = rebalances.probed(&asked[1], probe(3));
+        let requested = probes(&rebalances.wait(1, claim(0)));
+        rebalances.probed(&requested[0], None);
+        let progress = rebalances.probed(&requested[1], probe(3));
         assert_eq!(progress.probe, None);
         assert_eq!(streams(progress), (End::Unknown, vec![1]));
     }
@@ -273,9 +276,9 @@ mod tests {
     #[test]
     fn units_are_transferred_out_in_and_finished_at_source() {
         let mut rebalances = Rebalances::default();
-        let asked = probes(&rebalances.wait(1, claim(0)));
-        rebalances.probed(&asked[0], probe(0));
-        let progress = rebalances.probed(&asked[1], probe(3));
+        let requested = probes(&rebalances.wait(1, claim(0)));
+        rebalances.probed(&requested[0], probe(0));
+        let progress = rebalances.probed(&requested[1], probe(3));
         let step = |progress: &Progress| match &progress.jobs[..] {
             [Job::Move(job)] => job.clone(),
             other => panic!("{other:?}"),
@@ -310,9 +313,9 @@ mod tests {
     fn transfer_step_without_a_reply_ends_the_rebalance() {
         let lending = || {
             let mut rebalances = Rebalances::default();
-            let asked = probes(&rebalances.wait(1, claim(0)));
-            rebalances.probed(&asked[0], probe(0));
-            let progress = rebalances.probed(&asked[1], probe(3));
+            let requested = probes(&rebalances.wait(1, claim(0)));
+            rebalances.probed(&requested[0], probe(0));
+            let progress = rebalances.probed(&requested[1], probe(3));
             let lend = match &progress.jobs[..] {
                 [Job::Move(job)] => job.clone(),
                 other => panic!("{other:?}"),

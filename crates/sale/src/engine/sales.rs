@@ -114,7 +114,7 @@ impl Sales {
             epoch: 0,
             open_claims: 0,
         };
-        for sale in self.catalogue.iter().flat_map(|known| &known.sales) {
+        for sale in self.catalogue.iter().flat_map(|existing| &existing.sales) {
             if sale.band == Band::None && !self.memory.is_empty(&sale.id) {
                 let shards = vec![empty; sale.shards as usize];
                 self.memory.learn_probe(&sale.id, &shards);
@@ -212,7 +212,7 @@ impl Sales {
 
     /// Compares the keys of origin and gateway, and logs a change.
     fn compare_claim_keys(&mut self, catalogue: &Catalogue, effects: &mut Effects) {
-        let is_unknown = !catalogue.knows(&self.claim_key);
+        let is_unknown = !catalogue.accepts_key(&self.claim_key);
         if core::mem::replace(&mut self.is_signer_unknown, is_unknown) == is_unknown {
             return;
         }
@@ -223,13 +223,13 @@ impl Sales {
             );
             return effects.log(Level::Info, text);
         }
-        let known = catalogue.claim_keys.iter();
-        let known: Vec<_> = known
+        let existing = catalogue.claim_keys.iter();
+        let existing: Vec<_> = existing
             .map(|key| format!("{} ({})", key.id, key.fingerprint))
             .collect();
         let text = format!(
             "orders are refused: this gateway signs claims with the key \"{id}\" (fingerprint {fingerprint}), but the origin accepts {}; set the same WEIR_CLAIM_SECRET and key id at both, and restart the changed one",
-            known.join(", ")
+            existing.join(", ")
         );
         effects.log(Level::Error, text);
     }

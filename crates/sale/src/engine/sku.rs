@@ -191,7 +191,7 @@ pub(crate) fn sale_of<'c>(
         let sells = sale
             .sku
             .as_deref()
-            .is_some_and(|known| skus.contains(known.as_bytes()));
+            .is_some_and(|existing| skus.contains(existing.as_bytes()));
         sells && is_on(sale)
     })
 }

@@ -182,18 +182,18 @@ impl ShardLedger {
         if terms.checks.drain {
             return ClaimReply::Draining;
         }
-        let wanted = u64::from(terms.quantity);
-        if record.ordered() + wanted > u64::from(terms.user_cap) {
+        let requested = u64::from(terms.quantity);
+        if record.ordered() + requested > u64::from(terms.user_cap) {
             let generation = record.orders.last().map_or(0, |order| order.generation);
             return ClaimReply::CapReached { generation };
         }
-        if stock < signed(wanted) {
+        if stock < signed(requested) {
             return ClaimReply::Empty {
                 epoch: self.epoch,
                 open_claims: self.open_claims(),
             };
         }
-        self.change_stock(-signed(wanted));
+        self.change_stock(-signed(requested));
         self.version += 1;
         let reply = self.grant(user, record, terms);
         if let Some(attempt) = attempt {
@@ -376,8 +376,8 @@ impl ShardLedger {
     }
 
     /// Transfers units out to another shard: in the existing open transfer, or in a new one. A new one has the larger
-    /// of `wanted` and half of the stock, at most all of it.
-    pub fn lend(&mut self, to_shard: u32, wanted: u64) -> LendReply {
+    /// of `requested` and half of the stock, at most all of it.
+    pub fn lend(&mut self, to_shard: u32, requested: u64) -> LendReply {
         let Some(stock) = self.stock else {
             return LendReply::Cold;
         };
@@ -387,7 +387,7 @@ impl ShardLedger {
         let Some(there) = u64::try_from(stock).ok().filter(|&there| there > 0) else {
             return LendReply::Nothing;
         };
-        let units = there.div_ceil(2).max(wanted).min(there);
+        let units = there.div_ceil(2).max(requested).min(there);
         let id = self.next_in_sequence();
         let transfer = Transfer { id, units };
         self.change_stock(-signed(units));
@@ -465,10 +465,10 @@ impl ShardLedger {
 
     /// Adds `units` to the stock, or removes them, if the shard is unchanged since an audit. Repairs a loss of data.
     /// Returns whether it did.
-    pub fn restock(&mut self, units: i64, seen: &Audit) -> bool {
-        let is_unchanged = self.epoch == seen.epoch
-            && self.sequence == seen.sequence
-            && self.version == seen.version;
+    pub fn restock(&mut self, units: i64, audit: &Audit) -> bool {
+        let is_unchanged = self.epoch == audit.epoch
+            && self.sequence == audit.sequence
+            && self.version == audit.version;
         match self.stock {
             Some(stock) if is_unchanged && (units > 0 || stock + units >= 0) => {
                 self.change_stock(units);
@@ -481,11 +481,11 @@ impl ShardLedger {
 
     /// Raises the mark to SQL's count if the shard is unchanged since an audit and has a lower mark. Returns whether it
     /// did.
-    pub fn raise_mark(&mut self, mark: u64, seen: &Audit) -> bool {
+    pub fn raise_mark(&mut self, mark: u64, audit: &Audit) -> bool {
         let is_unchanged = self.stock.is_some()
-            && self.epoch == seen.epoch
-            && self.sequence == seen.sequence
-            && self.version == seen.version;
+            && self.epoch == audit.epoch
+            && self.sequence == audit.sequence
+            && self.version == audit.version;
         let raises = is_unchanged && self.mark < mark;
         if raises {
             self.mark = mark;
@@ -541,7 +541,10 @@ impl ShardLedger {
         if self.stock.is_some() {
             return WipeReply::Warm;
         }
-        let other = self.rebuild.as_ref().filter(|known| known.token != token);
+        let other = self
+            .rebuild
+            .as_ref()
+            .filter(|existing| existing.token != token);
         if other.is_some_and(|other| other.until_us > self.clock_us) {
             return WipeReply::Other;
         }
@@ -562,7 +565,10 @@ impl ShardLedger {
     /// Continues the rebuild of a cold shard. Returns whether this token still owns it.
     pub fn renew(&mut self, token: &str) -> bool {
         // Only a cold shard has a rebuild.
-        let rebuild = self.rebuild.as_mut().filter(|known| known.token == token);
+        let rebuild = self
+            .rebuild
+            .as_mut()
+            .filter(|existing| existing.token == token);
         let Some(rebuild) = rebuild else { return false };
         rebuild.until_us = self.clock_us + rebuild.lease_ms * 1_000;
         true
@@ -580,11 +586,16 @@ impl ShardLedger {
         true
     }
 
-    /// Writes a user's orders from SQL, if they are unchanged since they were `seen` and no claim is open. Returns
+    /// Writes a user's orders from SQL, if they are unchanged since they were `entries` and no claim is open. Returns
     /// whether it did.
-    pub fn correct(&mut self, user: &UserId, seen: &[OrderEntry], orders: &[OrderEntry]) -> bool {
-        let known = self.users.get(user).cloned().unwrap_or_default();
-        if self.stock.is_none() || known.held > 0 || known.orders != seen {
+    pub fn correct(
+        &mut self,
+        user: &UserId,
+        entries: &[OrderEntry],
+        orders: &[OrderEntry],
+    ) -> bool {
+        let existing = self.users.get(user).cloned().unwrap_or_default();
+        if self.stock.is_none() || existing.held > 0 || existing.orders != entries {
             return false;
         }
         self.users.insert(user.clone(), Record::from_orders(orders));
@@ -595,8 +606,8 @@ impl ShardLedger {
 
     /// The orders of a user without a claim; `None` for a user with one.
     pub fn orders_of(&self, user: &UserId) -> Option<Vec<OrderEntry>> {
-        let known = self.users.get(user).cloned().unwrap_or_default();
-        (known.held == 0).then_some(known.orders)
+        let existing = self.users.get(user).cloned().unwrap_or_default();
+        (existing.held == 0).then_some(existing.orders)
     }
 
     /// The users with orders and without a claim.

@@ -177,7 +177,7 @@ fn claim_checks_run_in_the_order_of_the_chain() {
 }
 
 #[test]
-fn lent_units_arrive_once_when_transfer_steps_repeat() {
+fn transferred_units_arrive_once_when_steps_repeat() {
     let (mut from, mut to) = (warmed(5), warmed(0));
     let LendReply::Lent(transfer) = from.lend(1, 1) else {
         panic!("nothing lent")
@@ -204,13 +204,13 @@ fn lent_units_arrive_once_when_transfer_steps_repeat() {
 #[test]
 fn repair_applies_only_to_the_audited_shard_generation() {
     let mut shard = warmed(2);
-    let seen = shard.audit();
+    let audit = shard.audit();
     shard.claim(&user(1), TERMS);
-    assert!(!shard.restock(1, &seen));
-    let seen = shard.audit();
-    assert!(!shard.restock(-2, &seen), "more than is there");
-    assert!(shard.restock(-1, &seen));
-    assert!(!shard.restock(-1, &seen), "once");
+    assert!(!shard.restock(1, &audit));
+    let audit = shard.audit();
+    assert!(!shard.restock(-2, &audit), "more than is there");
+    assert!(shard.restock(-1, &audit));
+    assert!(!shard.restock(-1, &audit), "once");
     assert_eq!(shard.audit().stock, Some(0));
 }
 
@@ -220,11 +220,11 @@ fn repair_overtaken_by_a_charge_has_no_effect() {
     let mut shard = warmed(3);
     let generation = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), generation, Deduction::AtPayment);
-    let seen = shard.audit();
+    let audit = shard.audit();
     shard.charge(&user(1), generation);
     let now = shard.audit();
-    assert_eq!((now.epoch, now.sequence), (seen.epoch, seen.sequence));
-    assert!(!shard.restock(1, &seen));
+    assert_eq!((now.epoch, now.sequence), (audit.epoch, audit.sequence));
+    assert!(!shard.restock(1, &audit));
 }
 
 #[test]
@@ -306,10 +306,10 @@ fn lost_epoch_and_generation_are_never_reused() {
     let mut shard = warmed(2);
     shard.set_clock_us(1_000);
     granted(shard.claim(&user(1), TERMS));
-    let kept = shard.clone();
+    let retained = shard.clone();
     let lost = granted(shard.claim(&user(2), TERMS));
     let epoch = shard.audit().epoch;
-    shard = kept;
+    shard = retained;
     shard.set_clock_us(2_000);
     assert_ne!(shard.audit().epoch, epoch);
     assert!(granted(shard.claim(&user(3), TERMS)) > lost);
@@ -437,7 +437,7 @@ fn tag(n: u8) -> AttemptTag {
 }
 
 #[test]
-fn claim_holds_the_requested_units_until_its_deadline() {
+fn claim_reserves_the_requested_units_until_its_deadline() {
     let mut shard = warmed(5);
     shard.set_clock_us(7_000_999);
     let terms = ClaimTerms {
@@ -529,7 +529,7 @@ fn cap_covers_all_orders_and_the_open_claim_together() {
 #[test]
 fn new_attempt_gets_a_claim_only_within_the_cap() {
     for (held, is_all) in [(1, false), (2, false), (3, true)] {
-        for wanted in 1..=3 {
+        for expected in 1..=3 {
             let mut shard = warmed(9);
             let of = |quantity| ClaimTerms {
                 user_cap: 3,
@@ -537,10 +537,10 @@ fn new_attempt_gets_a_claim_only_within_the_cap() {
                 ..TERMS
             };
             let first = granted(shard.claim_for(&user(1), Some(tag(1)), of(held)));
-            let other = shard.claim_for(&user(1), Some(tag(2)), of(wanted));
+            let other = shard.claim_for(&user(1), Some(tag(2)), of(expected));
             match is_all {
                 true => assert_eq!(granted(other), first),
-                false => assert_eq!(other, ClaimReply::InProgress, "{held} {wanted}"),
+                false => assert_eq!(other, ClaimReply::InProgress, "{held} {expected}"),
             }
         }
     }
@@ -638,8 +638,8 @@ fn version_increases_by_one_with_each_change_of_terms_only() {
             assert_eq!(reply, DepositReply::Deposited);
         }),
         ("restock", 1, |s| {
-            let seen = s.audit();
-            assert!(s.restock(1, &seen));
+            let audit = s.audit();
+            assert!(s.restock(1, &audit));
         }),
         ("correct", 1, |s| assert!(s.correct(&user(3), &[], &[]))),
         ("recount", 1, |s| {
@@ -665,22 +665,22 @@ fn version_increases_by_one_with_each_change_of_terms_only() {
 }
 
 #[test]
-fn audit_with_replaced_orders_counts_only_those() {
+fn audit_with_replaced_orders_counts_only_the_replacements() {
     let mut shard = warmed(10);
     let ours = granted(shard.claim(&user(1), TERMS));
     shard.settle(&user(1), ours, Deduction::AtOrder);
-    let seen = shard.audit();
+    let audit = shard.audit();
     let order = |generation, deduction| OrderEntry {
         generation,
         units: 3,
         deduction,
     };
     let orders = [order(5, Deduction::AtOrder), order(7, Deduction::AtPayment)];
-    let sums = seen.with_orders(&orders);
+    let sums = audit.with_orders(&orders);
     assert_eq!((sums.bought, sums.deferred, sums.checksum), (3, 3, 12));
-    assert_eq!((sums.stock, sums.version), (seen.stock, seen.version));
-    let known = shard.orders_of(&user(1)).unwrap();
-    assert_eq!(seen.with_orders(&known), seen);
+    assert_eq!((sums.stock, sums.version), (audit.stock, audit.version));
+    let existing = shard.orders_of(&user(1)).unwrap();
+    assert_eq!(audit.with_orders(&existing), audit);
 }
 
 #[test]
@@ -783,12 +783,12 @@ fn older_transfer_of_the_same_lender_is_already_applied() {
 
 #[test]
 fn transfer_is_limited_to_request_half_and_available_units() {
-    let lent = |there: u64, wanted| match warmed(there).lend(1, wanted) {
+    let transferred = |there: u64, expected| match warmed(there).lend(1, expected) {
         LendReply::Lent(transfer) => transfer.units,
         _ => 0,
     };
-    for (there, wanted, units) in [(0, 1, 0), (1, 1, 1), (4, 1, 2), (5, 4, 4), (3, 9, 3)] {
-        assert_eq!(lent(there, wanted), units, "{wanted} of {there}");
+    for (there, expected, units) in [(0, 1, 0), (1, 1, 1), (4, 1, 2), (5, 4, 4), (3, 9, 3)] {
+        assert_eq!(transferred(there, expected), units, "{expected} of {there}");
     }
     let cold = ShardLedger::default().lend(1, 1);
     assert_eq!(cold, LendReply::Cold);
@@ -798,24 +798,24 @@ fn transfer_is_limited_to_request_half_and_available_units() {
 #[test]
 fn repair_of_a_changed_shard_has_no_effect() {
     let shard = warmed(2);
-    let seen = shard.audit();
+    let audit = shard.audit();
     let changes: [fn(&mut Audit); 3] = [
-        |seen| seen.version += 1,
-        |seen| seen.epoch += 1,
-        |seen| seen.sequence += 1,
+        |audit| audit.version += 1,
+        |audit| audit.epoch += 1,
+        |audit| audit.sequence += 1,
     ];
     for change in changes {
-        let mut other = seen.clone();
+        let mut other = audit.clone();
         change(&mut other);
         assert!(!shard.clone().restock(1, &other), "{other:?}");
     }
     for (units, may) in [(1, true), (-2, true), (-3, false)] {
-        assert_eq!(shard.clone().restock(units, &seen), may, "{units}");
+        assert_eq!(shard.clone().restock(units, &audit), may, "{units}");
     }
     let mut cold = shard;
     cold.lose_stock();
-    let seen = cold.audit();
-    assert!(!cold.restock(1, &seen));
+    let audit = cold.audit();
+    assert!(!cold.restock(1, &audit));
 }
 
 /// Orders deducted at payment may make the stock negative; later units bring it back to 0.
@@ -836,13 +836,16 @@ fn epoch_is_unchanged_while_the_stock_stays_empty() {
     assert_eq!(none, Some(0));
     assert_eq!(charge(2), (Some(-1), epoch));
     assert_eq!(charge(3), (Some(-2), epoch));
-    let seen = shard.audit();
-    assert!(!shard.restock(0, &seen), "it would still be below nothing");
+    let observed = shard.audit();
+    assert!(
+        !shard.restock(0, &observed),
+        "it would still be below nothing"
+    );
     let mut repaired = warmed(1);
     let before = repaired.audit();
     assert!(repaired.restock(0, &before));
     assert_eq!(repaired.audit().epoch, before.epoch, "nothing has come");
-    assert!(shard.restock(1, &seen));
+    assert!(shard.restock(1, &observed));
     assert!(shard.audit().epoch > epoch, "something has");
 }
 

@@ -72,11 +72,11 @@ weir_scripts::scripts! {
 
     /// `correct.lua`: repairs a user's orders that differ between Redis and SQL.
     mod correct = with_records!("correct");
-    /// Writes `orders`, oldest first, for a user without a claim, if Redis still has those that were `seen`. Reply:
+    /// Writes `orders`, oldest first, for a user without a claim, if Redis still has those that were `audit`. Reply:
     /// whether it did.
-    fn call(keys: &ShardKeys, user: &UserId, seen: &[OrderEntry], orders: &[OrderEntry]) =
+    fn call(keys: &ShardKeys, user: &UserId, entries: &[OrderEntry], orders: &[OrderEntry]) =
         [keys.stock(), keys.claims(), keys.epoch(), keys.sums(), keys.bought()],
-        [user.as_str().into(), decimal(bucket(user)), orders_word(seen).into(), orders_word(orders).into()];
+        [user.as_str().into(), decimal(bucket(user)), orders_word(entries).into(), orders_word(orders).into()];
     -> bool;
 
     /// `deposit.lua`: transfers units in from another shard.
@@ -90,9 +90,9 @@ weir_scripts::scripts! {
     /// `lend.lua`: transfers units out to another shard.
     mod lend = with_shard!("lend");
     /// Takes units from the shard of `keys` for `to_shard`.
-    fn call(keys: &ShardKeys, to_shard: u32, wanted: u64) =
+    fn call(keys: &ShardKeys, to_shard: u32, requested: u64) =
         [keys.stock(), keys.transfers(), keys.sequence(), keys.epoch(), keys.sums()],
-        [decimal(to_shard), decimal(wanted)];
+        [decimal(to_shard), decimal(requested)];
     -> LendReply;
 
     /// `publish.lua`: publishes a catalogue for gateways.
@@ -104,10 +104,10 @@ weir_scripts::scripts! {
 
     /// `raise_mark.lua`: raises a shard's mark to SQL's count.
     mod raise_mark = with_shard!("raise_mark");
-    /// Sets the mark if the shard is still as `seen` and has a lower one. Reply: whether it did.
-    fn call(keys: &ShardKeys, mark: u64, seen: &Audit) =
+    /// Sets the mark if the shard is still as `audit` and has a lower one. Reply: whether it did.
+    fn call(keys: &ShardKeys, mark: u64, audit: &Audit) =
         [keys.stock(), keys.epoch(), keys.sums(), keys.sequence(), keys.mark()],
-        [decimal(mark), seen.epoch.to_string().into(), decimal(seen.sequence), decimal(seen.version)];
+        [decimal(mark), audit.epoch.to_string().into(), decimal(audit.sequence), decimal(audit.version)];
     -> bool;
 
     /// `recount.lua`: repairs the sums of a shard after Redis lost a key.
@@ -119,10 +119,10 @@ weir_scripts::scripts! {
 
     /// `restock.lua`: repairs the stock after a loss of data.
     mod restock = with_shard!("restock");
-    /// Adds `units` (negative: removes them) if the shard is still as `seen`. Reply: whether it did.
-    fn call(keys: &ShardKeys, units: i64, seen: &Audit) =
+    /// Adds `units` (negative: removes them) if the shard is still as `audit`. Reply: whether it did.
+    fn call(keys: &ShardKeys, units: i64, audit: &Audit) =
         [keys.stock(), keys.epoch(), keys.sequence(), keys.sums()],
-        [units.to_string().into(), seen.epoch.to_string().into(), decimal(seen.sequence), decimal(seen.version)];
+        [units.to_string().into(), audit.epoch.to_string().into(), decimal(audit.sequence), decimal(audit.version)];
     -> bool;
 
     /// `settle.lua`: turns a claim into an order.

@@ -67,7 +67,7 @@ pub struct Bench {
     generations: u64,
     pub catalogue: String,
     /// Streams that have ended without an event.
-    pub gone: BTreeSet<StreamId>,
+    pub disconnected: BTreeSet<StreamId>,
     pub is_down: bool,
     /// The stock of each shard in probes; probes fail while it is empty.
     pub stocks: Vec<i64>,
@@ -80,7 +80,7 @@ pub struct Bench {
     pub deposits: usize,
     pub warnings: usize,
     /// Reports for operators: the words of each name, and its count.
-    pub told: BTreeMap<String, u64>,
+    pub reported: BTreeMap<String, u64>,
     /// The collected counters of the gate, by index.
     counted: BTreeMap<usize, usize>,
     pub most_answers_in_an_event: usize,
@@ -173,7 +173,7 @@ impl Bench {
             closed: BTreeSet::new(),
             generations: 0,
             catalogue: CATALOGUE.into(),
-            gone: BTreeSet::new(),
+            disconnected: BTreeSet::new(),
             is_down: false,
             stocks: vec![],
             calls: 0,
@@ -182,7 +182,7 @@ impl Bench {
             handed_back: 0,
             deposits: 0,
             warnings: 0,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             counted: BTreeMap::new(),
             most_answers_in_an_event: 0,
         }
@@ -298,7 +298,7 @@ impl Bench {
     /// Ends the stream without an event.
     pub fn leave(&mut self, stream: StreamId) {
         if !self.outcomes.contains_key(&stream) {
-            self.gone.insert(stream);
+            self.disconnected.insert(stream);
         }
     }
 
@@ -443,7 +443,7 @@ impl Bench {
         if words[1] == tally::SCRIPT.source.as_bytes() {
             for pair in words[6..].chunks(2) {
                 let name = tally::words(&text(&pair[0])).join(" | ");
-                *self.told.entry(name).or_default() += text(&pair[1]).parse::<u64>().unwrap();
+                *self.reported.entry(name).or_default() += text(&pair[1]).parse::<u64>().unwrap();
             }
             return b":0\r\n".to_vec();
         }
@@ -522,7 +522,7 @@ impl Bench {
         let mut undelivered = BTreeSet::new();
         for effect in list {
             if let Some(stream) = stream_of(&effect)
-                && self.gone.contains(&stream)
+                && self.disconnected.contains(&stream)
             {
                 if undelivered.insert(stream) {
                     let now_ms = self.now_ms;
@@ -581,8 +581,8 @@ impl Bench {
         self.outcomes.get(&stream).copied()
     }
 
-    pub fn is_closed_or_gone(&self, stream: StreamId) -> bool {
-        self.closed.contains(&stream) || self.gone.contains(&stream)
+    pub fn is_closed_or_disconnected(&self, stream: StreamId) -> bool {
+        self.closed.contains(&stream) || self.disconnected.contains(&stream)
     }
 
     pub fn effects_of(&self, stream: StreamId) -> impl Iterator<Item = &Effect> {
@@ -623,10 +623,10 @@ impl Bench {
     }
 
     /// The value of a counter.
-    pub fn counted(&mut self, what: &str) -> usize {
+    pub fn counted(&mut self, subject: &str) -> usize {
         let metrics = self.gate.metrics();
-        let name = format!("weir_seckill_gate_{what}");
-        let place = metrics.counters().position(|known| known == name);
+        let name = format!("weir_seckill_gate_{subject}");
+        let place = metrics.counters().position(|existing| existing == name);
         let place = place.unwrap_or_else(|| panic!("there is no {name}"));
         let counted = &mut self.counted;
         metrics.collect(|index, n| *counted.entry(index).or_default() += n as usize);

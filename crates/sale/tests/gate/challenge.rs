@@ -38,10 +38,10 @@ fn answer(bench: &Bench, stream: u32) -> Value {
 }
 
 /// The challenge for `user`.
-fn asked(bench: &mut Bench, stream: u32, user: &str) -> String {
+fn challenge_for(bench: &mut Bench, stream: u32, user: &str) -> String {
     check_out(bench, stream, user, &[]);
-    let asked = answer(bench, stream);
-    let text = &asked["challenge"]["proof_of_work"]["text"];
+    let challenge_for = answer(bench, stream);
+    let text = &challenge_for["challenge"]["proof_of_work"]["text"];
     text.as_str().unwrap().to_owned()
 }
 
@@ -54,14 +54,14 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
     let mut bench = working();
     check_out(&mut bench, 1, "alice", &[("accept-language", "de")]);
     let (status, _) = bench.answer(1);
-    let told = answer(&bench, 1);
+    let reply = answer(&bench, 1);
     assert_eq!(
-        (status, &told["error"]),
+        (status, &reply["error"]),
         (403, &"challenge_required".into())
     );
-    assert_eq!(told["type"], "urn:weir:problem:challenge_required");
+    assert_eq!(reply["type"], "urn:weir:problem:challenge_required");
     assert!(
-        told["message"]
+        reply["message"]
             .as_str()
             .unwrap()
             .contains("Sicherheitsprüfung")
@@ -72,7 +72,7 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
         Some("challenge_required")
     );
     assert_eq!(header("content-language").as_deref(), Some("de"));
-    let work = &told["challenge"]["proof_of_work"];
+    let work = &reply["challenge"]["proof_of_work"];
     let expires_at_ms = NOW_MS + 300 + VALID_MS;
     assert_eq!(
         (&work["bits"], &work["expires_at_ms"]),
@@ -106,7 +106,7 @@ fn request_without_solution_is_challenged_and_solver_gets_token() {
 #[test]
 fn repeated_solution_returns_the_same_token() {
     let mut bench = working();
-    let challenge = asked(&mut bench, 1, "alice");
+    let challenge = challenge_for(&mut bench, 1, "alice");
     let solution = solve(&challenge, BITS);
     let send = |bench: &mut Bench, stream: u32, solution: &str, is_lost: bool| {
         check_out(bench, stream, "alice", &[(headers::SOLUTION, solution)]);
@@ -140,7 +140,7 @@ fn repeated_solution_returns_the_same_token() {
 #[test]
 fn solution_for_expired_token_gets_a_new_challenge() {
     let mut bench = working();
-    let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
+    let solution = solve(&challenge_for(&mut bench, 1, "alice"), BITS);
     check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
     bench.run(Reply::Granted);
     for (stream, after_ms, status) in [(3, 5_000, 200), (4, 1, 403)] {
@@ -154,8 +154,8 @@ fn solution_for_expired_token_gets_a_new_challenge() {
         bench.run(Reply::Granted);
         assert_eq!(bench.answer(stream).0, status);
     }
-    let told = answer(&bench, 4);
-    assert!(told["challenge"]["proof_of_work"]["text"].is_string());
+    let reply = answer(&bench, 4);
+    assert!(reply["challenge"]["proof_of_work"]["text"].is_string());
 }
 
 fn is_solution(text: &str) -> bool {
@@ -167,14 +167,14 @@ fn is_solution(text: &str) -> bool {
 #[test]
 fn invalid_solution_gets_a_new_challenge_without_redis_call() {
     let mut bench = working();
-    let challenge = asked(&mut bench, 1, "alice");
+    let challenge = challenge_for(&mut bench, 1, "alice");
     let solution = solve(&challenge, BITS);
     let calls = bench.calls;
     let refused = |bench: &mut Bench, stream, user, solution: &str, reason: &str| {
         check_out(bench, stream, user, &[(headers::SOLUTION, solution)]);
-        let told = answer(bench, stream);
-        assert_eq!(told["error"], "challenge_required", "{reason}");
-        assert!(told["challenge"]["proof_of_work"]["text"].is_string());
+        let reply = answer(bench, stream);
+        assert_eq!(reply["error"], "challenge_required", "{reason}");
+        assert!(reply["challenge"]["proof_of_work"]["text"].is_string());
         assert_eq!(counted(bench, reason), 1, "{reason}");
     };
     refused(&mut bench, 2, "bob", &solution, "foreign_user");
@@ -190,7 +190,7 @@ fn invalid_solution_gets_a_new_challenge_without_redis_call() {
     bench.advance(VALID_MS);
     refused(&mut bench, 5, "alice", &solution, "expired");
     bench.catalogue = bench.catalogue.replace("\"bits\":8", "\"bits\":12");
-    let challenge = asked(&mut bench, 6, "alice");
+    let challenge = challenge_for(&mut bench, 6, "alice");
     bench.advance(300);
     let solution = solve(&challenge, BITS);
     refused(&mut bench, 7, "alice", &solution, "too_easy");
@@ -199,7 +199,7 @@ fn invalid_solution_gets_a_new_challenge_without_redis_call() {
 #[test]
 fn solution_gets_no_token_without_redis() {
     let mut bench = working();
-    let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
+    let solution = solve(&challenge_for(&mut bench, 1, "alice"), BITS);
     bench.is_down = true;
     check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
     bench.send();
@@ -217,7 +217,7 @@ fn solution_gets_no_token_without_redis() {
 #[test]
 fn client_that_leaves_during_redis_call_can_send_again() {
     let mut bench = working();
-    let solution = solve(&asked(&mut bench, 1, "alice"), BITS);
+    let solution = solve(&challenge_for(&mut bench, 1, "alice"), BITS);
     check_out(&mut bench, 2, "alice", &[(headers::SOLUTION, &solution)]);
     bench.send();
     bench.close_with(2, None);
@@ -266,11 +266,11 @@ fn captcha_provider_decides_about_the_token() {
         form.ends_with("&response=a%2Bb&remoteip=192.0.2.1"),
         "{form}"
     );
-    let header = |wanted: &str| {
+    let header = |expected: &str| {
         fetch
             .headers
             .iter()
-            .find(|(name, _)| *name == wanted)
+            .find(|(name, _)| *name == expected)
             .cloned()
     };
     assert_eq!(header(":path").unwrap().1, "/siteverify");

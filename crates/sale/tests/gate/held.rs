@@ -134,7 +134,7 @@ fn client_that_leaves_while_held_claims_nothing() {
     bench.close_with(1, None);
     assert!(bench.is_at_rest());
     bench.buy(2, "bob");
-    bench.gone.insert(2);
+    bench.disconnected.insert(2);
     bench.run(Reply::Granted);
     assert_eq!((bench.granted, bench.handed_back), (1, 1));
 }

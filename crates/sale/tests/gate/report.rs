@@ -5,10 +5,10 @@ use crate::bench::{Bench, Reply};
 const WANTED: &str = r#", "report": true, "checkout_routes": [{ "path": "/sales/{sale}/checkout" }],
     "token": { "keys": [{ "secret": { "env": "T" } }], "min_age_ms": 1, "max_age_ms": 9 }"#;
 
-fn told(bench: &mut Bench) -> Vec<(String, u64)> {
+fn reported_counts(bench: &mut Bench) -> Vec<(String, u64)> {
     bench.advance(2_000);
     bench.run(Reply::Granted);
-    std::mem::take(&mut bench.told).into_iter().collect()
+    std::mem::take(&mut bench.reported).into_iter().collect()
 }
 
 fn expected(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -24,7 +24,7 @@ fn check_out(bench: &mut Bench, stream: u32, sale: &str) {
 #[test]
 fn verdict_counts_are_reported_for_each_existing_sale() {
     let mut bench = Bench::with(WANTED);
-    assert_eq!(told(&mut bench), expected(&[]));
+    assert_eq!(reported_counts(&mut bench), expected(&[]));
     for stream in 1..4 {
         bench.buy(stream, "alice");
     }
@@ -34,7 +34,7 @@ fn verdict_counts_are_reported_for_each_existing_sale() {
     check_out(&mut bench, 12, "s");
     check_out(&mut bench, 13, "none");
     assert_eq!(
-        told(&mut bench),
+        reported_counts(&mut bench),
         expected(&[
             ("decided | granted | s", 3),
             ("decided | invalid_user | s", 1),
@@ -47,7 +47,7 @@ fn verdict_counts_are_reported_for_each_existing_sale() {
     bench.run(Reply::CapReached);
     check_out(&mut bench, 21, "s");
     assert_eq!(
-        told(&mut bench),
+        reported_counts(&mut bench),
         expected(&[
             ("shadow | cap_reached | s", 1),
             ("shadow | token_minted | s", 1),
@@ -63,17 +63,17 @@ fn undelivered_counts_are_dropped_without_blocking() {
     bench.is_down = true;
     bench.advance(2_000);
     bench.is_down = false;
-    assert_eq!(told(&mut bench), expected(&[]));
+    assert_eq!(reported_counts(&mut bench), expected(&[]));
     bench.buy(2, "alice");
     bench.run(Reply::CapReached);
-    let again = told(&mut bench);
+    let again = reported_counts(&mut bench);
     assert_eq!(again, expected(&[("decided | cap_reached | s", 1)]));
 }
 
 #[test]
-fn nobody_is_told_who_has_not_asked() {
+fn counts_are_reported_only_when_enabled() {
     let mut bench = Bench::open();
     bench.buy(1, "alice");
     bench.run(Reply::CapReached);
-    assert_eq!(told(&mut bench), expected(&[]));
+    assert_eq!(reported_counts(&mut bench), expected(&[]));
 }

@@ -52,11 +52,11 @@ impl Pair<'_> {
             count,
             stamp,
         });
-        let piece = MapPiece {
+        let chunk = MapPiece {
             before,
             vehicles: &vehicles,
         };
-        let call = fit_vehicles_put::call(&self.keys, generation, piece, new_head);
+        let call = fit_vehicles_put::call(&self.keys, generation, chunk, new_head);
         let written = fit_vehicles_put::parse(&self.redis.run(&call)).unwrap();
         let expected = match self.model.put(generation, before, &vehicles, head) {
             MapPutOutcome::Done => VehiclesPutOutcome::Done,
@@ -70,7 +70,7 @@ impl Pair<'_> {
     fn read(&mut self, generation: u64, count: u32, max: u32) -> Option<fit_vehicles::Tail> {
         let call = fit_vehicles::call(&self.keys, VehicleMapVersion { generation, count }, max);
         let tail = fit_vehicles::parse(&self.redis.run(&call)).unwrap();
-        let told = tail.clone().map(|tail| {
+        let replies = tail.clone().map(|tail| {
             let Head {
                 generation,
                 count,
@@ -78,7 +78,7 @@ impl Pair<'_> {
             } = tail.head;
             ((generation, count, stamp), tail.vehicles)
         });
-        assert_eq!(told, self.model.get(generation, count, max));
+        assert_eq!(replies, self.model.get(generation, count, max));
         tail
     }
 
@@ -152,23 +152,25 @@ fn gateway_reads_a_whole_map_first_and_then_only_changes() {
     assert_eq!(pair.put(1, 0, SEGMENT_LEN, None), VehiclesPutOutcome::Done);
     assert_eq!(pair.read(0, 0, 100), None, "the head comes last");
     pair.put(1, SEGMENT_LEN, 10, Some((SEGMENT_LEN + 10, 5)));
-    let mut known = Vec::new();
+    let mut existing = Vec::new();
     let mut generation = 0;
     let mut reads = 0;
     loop {
-        let tail = pair.read(generation, known.len() as u32, 20_000).unwrap();
+        let tail = pair
+            .read(generation, existing.len() as u32, 20_000)
+            .unwrap();
         reads += 1;
         if tail.head.generation != generation {
             generation = tail.head.generation;
-            known.clear();
+            existing.clear();
             continue;
         }
-        known.extend(tail.vehicles);
-        if known.len() == tail.head.count as usize {
+        existing.extend(tail.vehicles);
+        if existing.len() == tail.head.count as usize {
             break;
         }
     }
-    assert_eq!((reads, known), (5, ids(0, SEGMENT_LEN + 10)));
+    assert_eq!((reads, existing), (5, ids(0, SEGMENT_LEN + 10)));
     // A vehicle is added.
     pair.put(1, SEGMENT_LEN + 10, 1, Some((SEGMENT_LEN + 11, 5)));
     let tail = pair.read(1, SEGMENT_LEN + 10, 20_000).unwrap();

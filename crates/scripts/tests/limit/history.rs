@@ -190,11 +190,11 @@ impl History<'_> {
         }
         let answers = self.pair.ask(&requests);
         for (ask, answer) in requests.iter().flatten().zip(answers.iter().flatten()) {
-            if answer.taken > 0 {
+            if answer.used > 0 {
                 self.charges.push(Charge {
                     key: ask.key.clone(),
                     quota: ask.quota,
-                    cost: answer.taken,
+                    cost: answer.used,
                     mark: answer.check.mark,
                 });
             }
@@ -298,7 +298,7 @@ pub fn histories_go_as_in_the_model(
     let run = |(start_ms, (quotas, keys, steps)): (u64, (Vec<Quota>, usize, Vec<Step>))| {
         let mut pair = pair.borrow_mut();
         pair.now_ms = start_ms;
-        pair.kept.clear();
+        pair.retained.clear();
         pair.written.clear();
         let keys = (0..keys).map(|n| (new_key(), quotas[n % quotas.len()]));
         let mut history = History {

@@ -50,7 +50,7 @@ pub struct ModelEntry {
 pub struct Pair {
     pub redis: Redis,
     pub now_ms: u64,
-    pub kept: BTreeMap<LimitKey, ModelEntry>,
+    pub retained: BTreeMap<LimitKey, ModelEntry>,
     /// The keys that the current call writes.
     pub written: BTreeSet<LimitKey>,
 }
@@ -60,20 +60,20 @@ impl Pair {
         Self {
             redis: server.connect(),
             now_ms: NOW_MS,
-            kept: BTreeMap::new(),
+            retained: BTreeMap::new(),
             written: BTreeSet::new(),
         }
     }
 
     /// The model's state of a key.
     pub fn state(&self, key: &LimitKey, quota: &Quota) -> State {
-        match self.kept.get(key) {
+        match self.retained.get(key) {
             // Charges under another quota may have expired under that quota.
-            Some(kept) if kept.gone_at_ms.is_some() && kept.quota != *quota => {
+            Some(retained) if retained.gone_at_ms.is_some() && retained.quota != *quota => {
                 State::new(quota, self.now_ms)
             }
-            Some(kept) if kept.quota.algorithm() == quota.algorithm() => {
-                kept.state.at(quota, self.now_ms)
+            Some(retained) if retained.quota.algorithm() == quota.algorithm() => {
+                retained.state.at(quota, self.now_ms)
             }
             _ => State::new(quota, self.now_ms),
         }
@@ -81,13 +81,13 @@ impl Pair {
 
     pub fn keep(&mut self, key: &LimitKey, quota: Quota, state: State) {
         let rest_ms = state.idle_at_ms(&quota).saturating_sub(self.now_ms);
-        let kept = ModelEntry {
+        let entry = ModelEntry {
             state,
             quota,
             expires_at_ms: self.now_ms + rest_ms + SET_BACK_MS_MAX,
             gone_at_ms: None,
         };
-        self.kept.insert(key.clone(), kept);
+        self.retained.insert(key.clone(), entry);
         self.written.insert(key.clone());
     }
 
@@ -101,18 +101,18 @@ impl Pair {
 
     /// The model's answer to one request.
     pub fn decide(&mut self, asks: &[LimitRequest]) -> Vec<Answer> {
-        let mut asked = BTreeMap::<&LimitKey, u32>::new();
+        let mut requests = BTreeMap::<&LimitKey, u32>::new();
         let mut dues = Vec::new();
         let mut answers = Vec::new();
         for ask in asks {
-            let asked = asked.entry(&ask.key).or_default();
-            let before = (*asked).min(ask.quota.burst());
-            *asked = asked.saturating_add(ask.cost);
-            dues.push((*asked).min(ask.quota.burst()) - before);
+            let requests = requests.entry(&ask.key).or_default();
+            let before = (*requests).min(ask.quota.burst());
+            *requests = requests.saturating_add(ask.cost);
+            dues.push((*requests).min(ask.quota.burst()) - before);
             let state = self.state(&ask.key, &ask.quota);
             answers.push(Answer {
-                check: state.check(&ask.quota, *asked),
-                taken: 0,
+                check: state.check(&ask.quota, *requests),
+                used: 0,
             });
         }
         if answers.iter().all(|answer| answer.check.is_allowed()) {
@@ -120,14 +120,15 @@ impl Pair {
                 self.charge(ask, *due);
             }
             for ((ask, due), answer) in asks.iter().zip(dues).zip(&mut answers) {
-                let left = self.state(&ask.key, &ask.quota).check(&ask.quota, 0);
-                let more = ask.extra.min(left.remaining);
+                let remaining = self.state(&ask.key, &ask.quota).check(&ask.quota, 0);
+                let more = ask.extra.min(remaining.remaining);
                 self.charge(ask, more);
-                answer.taken = due + more;
+                answer.used = due + more;
             }
             for (ask, answer) in asks.iter().zip(&mut answers) {
-                let left = self.state(&ask.key, &ask.quota).check(&ask.quota, 0);
-                (answer.check.remaining, answer.check.reset_ms) = (left.remaining, left.reset_ms);
+                let remaining = self.state(&ask.key, &ask.quota).check(&ask.quota, 0);
+                (answer.check.remaining, answer.check.reset_ms) =
+                    (remaining.remaining, remaining.reset_ms);
             }
         }
         answers
@@ -154,7 +155,7 @@ impl Pair {
     /// How many of `count` requests, one per call, pass.
     pub fn burst(&mut self, key: &LimitKey, quota: Quota, count: u32) -> usize {
         let answers = (0..count).map(|_| self.ask_one(key, quota, 1));
-        answers.filter(|answer| answer.taken == 1).count()
+        answers.filter(|answer| answer.used == 1).count()
     }
 
     /// Runs one call that returns charges on both.
@@ -206,11 +207,15 @@ impl Pair {
             let Value::Integer(ttl_ms) = *ttl else {
                 panic!("PTTL gives a number: {ttl:?}");
             };
-            let expected = match self.kept.get(key).filter(|kept| kept.gone_at_ms.is_none()) {
+            let expected = match self
+                .retained
+                .get(key)
+                .filter(|retained| retained.gone_at_ms.is_none())
+            {
                 None => -2..=-2,
                 Some(_) if !self.written.contains(key) => -1..=-1,
-                Some(kept) => {
-                    let ttl_ms = i64::try_from(kept.expires_at_ms - self.now_ms).unwrap();
+                Some(retained) => {
+                    let ttl_ms = i64::try_from(retained.expires_at_ms - self.now_ms).unwrap();
                     ttl_ms - elapsed_ms..=ttl_ms
                 }
             };
@@ -224,14 +229,15 @@ impl Pair {
     /// goes back too far.
     pub fn set_clock(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        for (key, kept) in &mut self.kept {
-            if kept.expires_at_ms <= now_ms && kept.gone_at_ms.is_none() {
+        for (key, retained) in &mut self.retained {
+            if retained.expires_at_ms <= now_ms && retained.gone_at_ms.is_none() {
                 self.redis.command(&[b"DEL", key.as_bytes()]);
-                kept.gone_at_ms = Some(now_ms);
+                retained.gone_at_ms = Some(now_ms);
             }
         }
-        self.kept.retain(|_, kept| {
-            kept.gone_at_ms
+        self.retained.retain(|_, retained| {
+            retained
+                .gone_at_ms
                 .is_none_or(|at_ms| now_ms + SET_BACK_MS_MAX >= at_ms)
         });
     }

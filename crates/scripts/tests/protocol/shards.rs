@@ -59,8 +59,8 @@ impl Shards {
         let reply = write.write(model, now_us);
         if let Some((redis, keys)) = &mut self.redis {
             redis.set_clock_us(now_us);
-            let heard = redis.run(&write.to_redis(&keys[shard as usize]).unwrap());
-            assert_eq!(heard, reply, "{write:?}");
+            let received = redis.run(&write.to_redis(&keys[shard as usize]).unwrap());
+            assert_eq!(received, reply, "{write:?}");
         }
         reply
     }
@@ -74,12 +74,12 @@ impl Shards {
         };
         for n in 0..self.count() {
             let history = &mut self.written[n as usize];
-            let kept = match shard {
+            let retained = match shard {
                 Some(shard) if shard != n => continue,
                 Some(_) => history.len().saturating_sub(writes),
                 None => history.iter().filter(|(at, ..)| *at <= cutoff).count(),
             };
-            history.truncate(kept.max(1));
+            history.truncate(retained.max(1));
             self.replay(n);
         }
     }
@@ -101,8 +101,8 @@ impl Shards {
     pub fn probe(&mut self) -> Vec<ShardProbe> {
         let expected: Vec<ShardProbe> = self.models.iter().map(ShardLedger::probe).collect();
         if let Some((redis, keys)) = &mut self.redis {
-            let heard = probe::parse(&redis.run(&probe::call(keys)), keys.len()).unwrap();
-            assert_eq!(heard, expected);
+            let reply = probe::parse(&redis.run(&probe::call(keys)), keys.len()).unwrap();
+            assert_eq!(reply, expected);
         }
         expected
     }
@@ -111,8 +111,8 @@ impl Shards {
         let expected: Vec<Audit> = self.models.iter().map(ShardLedger::audit).collect();
         if let Some((redis, keys)) = &mut self.redis {
             for (keys, expected) in keys.iter().zip(&expected) {
-                let heard = audit::parse(&redis.run(&audit::call(keys))).unwrap();
-                assert_eq!(heard, *expected);
+                let received = audit::parse(&redis.run(&audit::call(keys))).unwrap();
+                assert_eq!(received, *expected);
             }
         }
         expected

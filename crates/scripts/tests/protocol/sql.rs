@@ -66,18 +66,18 @@ impl Sql {
     }
 
     fn of_user(&self, user: &UserId) -> u64 {
-        let standing = |order: &&Order| order.user == *user && order.state != OrderState::Cancelled;
+        let current = |order: &&Order| order.user == *user && order.state != OrderState::Cancelled;
         self.orders
             .values()
-            .filter(standing)
+            .filter(current)
             .map(|order| order.units)
             .sum()
     }
 
     /// Turns a claim into an order.
     pub fn place(&mut self, name: ClaimName, user: &UserId, units: u64) -> Decision {
-        if let Some(known) = self.known(name, user) {
-            return known;
+        if let Some(decision) = self.decision(name, user) {
+            return decision;
         }
         if self.of_user(user) + units > u64::from(self.setting.user_cap) {
             return self.release(name, user, false);
@@ -103,8 +103,8 @@ impl Sql {
 
     /// Decides about a claim whose deadline has passed.
     pub fn decide_overdue(&mut self, name: ClaimName, user: &UserId) -> Decision {
-        match self.known(name, user) {
-            Some(known) => known,
+        match self.decision(name, user) {
+            Some(decision) => decision,
             None => self.release(name, user, false),
         }
     }
@@ -116,7 +116,7 @@ impl Sql {
         Decision::Release(release_kind(is_void))
     }
 
-    fn known(&self, name: ClaimName, user: &UserId) -> Option<Decision> {
+    fn decision(&self, name: ClaimName, user: &UserId) -> Option<Decision> {
         match self.outcomes.get(&name)? {
             Outcome::Released { user: of, is_void } => {
                 Some(Decision::Release(release_kind(*is_void && of == user)))

@@ -219,8 +219,8 @@ impl World {
                 })
             }
             Party::Rebalance { mut rebalance, .. } => {
-                let seen = self.shards.probe();
-                next(&mut rebalance, &RebalanceEvent::Probe(seen))
+                let observed = self.shards.probe();
+                next(&mut rebalance, &RebalanceEvent::Probe(observed))
             }
             _ => None,
         }
@@ -325,11 +325,16 @@ impl World {
             );
             let audits = self.shards.audits();
             let richest = (0..).zip(audits).max_by_key(|(_, audit)| audit.stock);
-            let (shard, seen) = richest.unwrap();
-            let units = missing.max(-seen.stock.unwrap().max(0));
+            let (shard, observed) = richest.unwrap();
+            let units = missing.max(-observed.stock.unwrap().max(0));
             assert_eq!(
-                self.shards
-                    .write(shard, ShardCommand::Restock { units, seen }),
+                self.shards.write(
+                    shard,
+                    ShardCommand::Restock {
+                        units,
+                        seen: observed
+                    }
+                ),
                 Value::Integer(1)
             );
         }

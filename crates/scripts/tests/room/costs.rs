@@ -17,7 +17,7 @@ fn memory_of_a_million_places() {
     let server = Server::start();
     let mut redis = server.connect();
     let keys = RoomKeys::new("test", &name());
-    let brought = CallContext {
+    let context = CallContext {
         terms: Terms {
             queue_max: 0,
             address_max: 100,
@@ -27,10 +27,10 @@ fn memory_of_a_million_places() {
             life_ms: 86_400_000,
         },
         setting: open(600, 0),
-        seen: RoomState::default(),
+        observed: RoomState::default(),
         asked_ms: 0,
     };
-    redis.run(&room_tick::call(&keys, &brought, &[]));
+    redis.run(&room_tick::call(&keys, &context, &[]));
     std::thread::sleep(std::time::Duration::from_millis(SETTLE_MS));
     let used = |redis: &mut Redis| {
         let Value::Bulk(info) = redis.command(&[b"INFO", b"memory"]) else {
@@ -56,7 +56,7 @@ fn memory_of_a_million_places() {
             }
         };
         let asks: Vec<VisitorRequest> = (0..64).map(ask).collect();
-        let reply = redis.run(&room_ask::call(&keys, &brought, &asks));
+        let reply = redis.run(&room_ask::call(&keys, &context, &asks));
         room_ask::parse(&reply, 64).unwrap();
     }
     let seconds = started.elapsed().as_secs_f64();

@@ -14,7 +14,7 @@ fn crowded(redis: &mut Redis) -> Pair<'_> {
         pair.ask(0, &[(number, false)]);
     }
     let snapshot = pair.idle(SESSION_MS + 6_000, &[0]);
-    assert_eq!((snapshot.seen.inside, snapshot.seen.head), (1, 5));
+    assert_eq!((snapshot.observed.inside, snapshot.observed.head), (1, 5));
     pair.set(version(1, open(0, 1)));
     pair
 }
@@ -29,17 +29,17 @@ fn called_visitor_keeps_the_place_while_there_is_no_room() {
     let mut redis = server.connect();
     let mut pair = crowded(&mut redis);
     for second in 0..40 {
-        let told = pair.ask(second % GATEWAYS, &[(3, false), (4, false)]);
-        assert_eq!(told, [(Status::Hold, 4), (Status::Hold, 5)], "{second}");
+        let reply = pair.ask(second % GATEWAYS, &[(3, false), (4, false)]);
+        assert_eq!(reply, [(Status::Hold, 4), (Status::Hold, 5)], "{second}");
         let snapshot = pair.idle(1_000, &[0]);
-        assert_eq!((snapshot.seen.called, snapshot.missed), (2, 0));
+        assert_eq!((snapshot.observed.called, snapshot.missed), (2, 0));
     }
     // A visitor who has lost the token gets the same position.
     assert_eq!(pair.ask(0, &[(3, true)]), [(Status::Waiting, 4)]);
     pair.set(version(2, open(0, 2)));
-    let told = pair.ask(1, &[(5, false), (4, false), (3, false)]);
+    let reply = pair.ask(1, &[(5, false), (4, false), (3, false)]);
     assert_eq!(
-        told,
+        reply,
         [(Status::Waiting, 6), (Status::Hold, 5), (Status::Inside, 4)]
     );
     pair.set(version(3, open(0, 4)));
@@ -50,16 +50,16 @@ fn called_visitor_keeps_the_place_while_there_is_no_room() {
         (5, 1),
         "6 did not come"
     );
-    assert_eq!(snapshot.seen.floor, 6);
+    assert_eq!(snapshot.observed.floor, 6);
 }
 
 #[test]
-fn absent_visitor_delays_those_behind_by_one_claim_at_most() {
+fn absent_visitor_delays_later_ones_by_at_most_one_claim() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = crowded(&mut redis);
-    let told = pair.ask(0, &[(3, false), (4, false)]);
-    assert_eq!(told, [(Status::Hold, 4), (Status::Hold, 5)]);
+    let reply = pair.ask(0, &[(3, false), (4, false)]);
+    assert_eq!(reply, [(Status::Hold, 4), (Status::Hold, 5)]);
     pair.set(version(2, open(0, 2)));
     // Visitor 3 stops polling.
     let mut waited_ms = 0;
@@ -77,26 +77,26 @@ fn absent_visitor_delays_those_behind_by_one_claim_at_most() {
 fn held_place_survives_every_loss_of_redis() {
     let server = Server::start();
     let mut redis = server.connect();
-    for what in 0..5 {
+    for subject in 0..5 {
         let mut pair = crowded(&mut redis);
         for _ in 0..3 * CLAIM_MS / 1_000 {
             pair.ask(0, &[(3, false), (4, false)]);
             pair.idle(1_000, &[0]);
         }
-        pair.lose(what);
+        pair.lose(subject);
         pair.set(version(2, open(0, 1)));
         for _ in 0..3 * CLAIM_MS / 1_000 {
-            let told = pair.ask(1, &[(3, false), (4, false)]);
-            let places: Vec<_> = told.iter().map(|(_, place)| *place).collect();
-            assert_eq!(places, [4, 5], "{what}: {told:?}");
+            let reply = pair.ask(1, &[(3, false), (4, false)]);
+            let places: Vec<_> = reply.iter().map(|(_, place)| *place).collect();
+            assert_eq!(places, [4, 5], "{subject}: {reply:?}");
             pair.idle(1_000, &[0]);
         }
         pair.set(version(3, open(0, 3)));
-        let told = pair.ask(2, &[(5, false), (4, false), (3, false)]);
+        let reply = pair.ask(2, &[(5, false), (4, false), (3, false)]);
         assert_eq!(
-            told[1..],
+            reply[1..],
             [(Status::Inside, 5), (Status::Inside, 4)],
-            "{what}"
+            "{subject}"
         );
     }
 }
@@ -111,14 +111,14 @@ fn called_places_stay_called_when_redis_loses_the_room() {
     }
     pair.idle(SESSION_MS + 6_000, &[]);
     for gateway in 0..GATEWAYS {
-        assert_eq!(pair.tick(gateway, &[]).seen.called, 2);
+        assert_eq!(pair.tick(gateway, &[]).observed.called, 2);
     }
     pair.lose(0);
     let snapshot = pair.idle(SETTLE_MS + 1_000, &[]);
-    assert_eq!((snapshot.seen.head, snapshot.seen.called), (4, 2));
+    assert_eq!((snapshot.observed.head, snapshot.observed.called), (4, 2));
     assert_eq!(pair.ask(1, &[(9, false)]), [(Status::Waiting, 7)]);
-    let told = pair.ask(2, &[(2, false), (3, false)]);
-    assert_eq!(told, [(Status::Inside, 3), (Status::Inside, 4)]);
+    let reply = pair.ask(2, &[(2, false), (3, false)]);
+    assert_eq!(reply, [(Status::Inside, 3), (Status::Inside, 4)]);
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn claim_timer_pauses_during_redis_outages_and_clock_changes() {
         let mut pair = crowded(&mut redis);
         pair.wait(by_ms);
         assert_eq!(pair.tick(0, &[]).missed, 0);
-        let told = pair.ask(1, &[(3, false), (4, false)]);
-        assert_eq!(told, [(Status::Inside, 4), (Status::Hold, 5)]);
+        let reply = pair.ask(1, &[(3, false), (4, false)]);
+        assert_eq!(reply, [(Status::Inside, 4), (Status::Hold, 5)]);
     }
     let mut pair = crowded(&mut redis);
     pair.now_ms -= hour_ms;
@@ -159,6 +159,6 @@ fn claim_timer_does_not_run_before_an_opening() {
         assert!(pair.idle(1_000, &[0]).missed == 0);
     }
     assert!(!pair.idle(1_000, &[0]).is_lobby);
-    let told = pair.ask(1, &[(3, false), (4, false)]);
-    assert_eq!(told, [(Status::Inside, 4), (Status::Inside, 5)]);
+    let reply = pair.ask(1, &[(3, false), (4, false)]);
+    assert_eq!(reply, [(Status::Inside, 4), (Status::Inside, 5)]);
 }

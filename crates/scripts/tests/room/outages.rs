@@ -34,14 +34,14 @@ fn late_visitor_with_two_requests_gets_one_new_place() {
         address: None,
     };
     for _ in 0..3 {
-        let told = pair.ask_with(0, &[ask], &[(1, false)]);
-        assert_eq!(told, [(Status::Waiting, 4)]);
+        let reply = pair.ask_with(0, &[ask], &[(1, false)]);
+        assert_eq!(reply, [(Status::Waiting, 4)]);
     }
     assert_eq!(pair.last.joined, joined + 1);
 }
 
 #[test]
-fn visitor_let_in_by_a_gateway_counts_as_entered() {
+fn visitor_admitted_by_a_gateway_counts_as_entered() {
     let server = Server::start();
     let mut redis = server.connect();
     let mut pair = Pair::new(&mut redis, open(0, 2)).settled();
@@ -49,18 +49,18 @@ fn visitor_let_in_by_a_gateway_counts_as_entered() {
         pair.ask(0, &[(number, false)]);
     }
     pair.idle(SESSION_MS + 6_000, &[]);
-    assert_eq!((pair.last.seen.called, pair.last.entered), (2, 2));
+    assert_eq!((pair.last.observed.called, pair.last.entered), (2, 2));
     // During an outage, a gateway admits the two called visitors and a new one.
     pair.wait(18_000);
     for _ in 0..2 {
         let snapshot = pair.entered_alone(1, &[2, 3, 9]);
-        assert_eq!((snapshot.entered, snapshot.seen.inside), (5, 3));
-        assert_eq!((snapshot.seen.called, snapshot.missed), (0, 0));
+        assert_eq!((snapshot.entered, snapshot.observed.inside), (5, 3));
+        assert_eq!((snapshot.observed.called, snapshot.missed), (0, 0));
     }
     // Their positions are used up.
     pair.idle(SESSION_MS + 6_000, &[]);
-    let told = pair.ask(2, &[(2, false)]);
-    assert_eq!(told, [(Status::Waiting, 7)]);
+    let reply = pair.ask(2, &[(2, false)]);
+    assert_eq!(reply, [(Status::Waiting, 7)]);
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn late_redis_reply_gives_no_place() {
     pair.ask(0, &[(0, false), (1, false)]);
     for gateway in 0..GATEWAYS {
         pair.late_ms = LATE_MS + 1;
-        let told = pair.ask(gateway, &[(2, false)]);
-        assert_eq!(told, [(Status::Settling, 0)]);
+        let reply = pair.ask(gateway, &[(2, false)]);
+        assert_eq!(reply, [(Status::Settling, 0)]);
         // A visitor with a position gets the same one.
         assert_eq!(pair.ask(gateway, &[(1, true)])[0].1, 2);
     }

@@ -38,20 +38,20 @@ impl Pair<'_> {
             Step::Tick(gateway, renewed) => {
                 self.tick(*gateway, renewed);
             }
-            Step::EnteredAlone(gateway, who) => {
-                self.entered_alone(*gateway, who);
+            Step::EnteredAlone(gateway, visitor) => {
+                self.entered_alone(*gateway, visitor);
             }
             Step::Late(ms) => self.late_ms = *ms,
-            Step::Ask(gateway, who) => {
-                self.ask(*gateway, who);
+            Step::Ask(gateway, visitor) => {
+                self.ask(*gateway, visitor);
             }
             Step::Set(setting) => self.set(*setting),
-            Step::Lose(what) => self.lose(*what),
+            Step::Lose(subject) => self.lose(*subject),
             Step::SetBack(ms) => {
                 self.now_ms -= ms;
                 self.wait(0);
             }
-            Step::Restart(gateway) => self.seen[*gateway] = RoomState::default(),
+            Step::Restart(gateway) => self.observed[*gateway] = RoomState::default(),
         }
     }
 }
@@ -81,14 +81,14 @@ fn any_setting() -> impl Strategy<Value = Setting> {
 
 fn any_step() -> impl Strategy<Value = Step> {
     let gateway = 0..GATEWAYS;
-    let who = prop::collection::vec((0..30_u8, prop::bool::weighted(0.1)), 1..8);
+    let visitors = prop::collection::vec((0..30_u8, prop::bool::weighted(0.1)), 1..8);
     let renewed = prop::collection::vec(0..30_u8, 0..4);
     prop_oneof![
         5 => prop_oneof![0..1_500_u64, 0..12_000_u64].prop_map(Step::Wait),
         5 => (gateway.clone(), renewed.clone()).prop_map(|(gateway, renewed)| Step::Tick(gateway, renewed)),
-        1 => (gateway.clone(), renewed).prop_map(|(gateway, who)| Step::EnteredAlone(gateway, who)),
+        1 => (gateway.clone(), renewed).prop_map(|(gateway, visitors)| Step::EnteredAlone(gateway, visitors)),
         1 => (0..4_000_u64).prop_map(Step::Late),
-        10 => (gateway.clone(), who).prop_map(|(gateway, who)| Step::Ask(gateway, who)),
+        10 => (gateway.clone(), visitors).prop_map(|(gateway, visitors)| Step::Ask(gateway, visitors)),
         1 => any_setting().prop_map(Step::Set),
         1 => (0..5_u8).prop_map(Step::Lose),
         1 => gateway.prop_map(Step::Restart),
@@ -112,19 +112,22 @@ fn random_room_histories_match_the_model() {
         for step in &steps {
             pair.step(step);
         }
-        let told = pair.tick(0, &[]);
+        let response = pair.tick(0, &[]);
         let reply = pair.redis.run(&room_look::call(&pair.keys));
         let look = room_look::parse(&reply).unwrap().unwrap();
-        prop_assert_eq!((look.seq, look.head), (told.seen.seq, told.seen.head));
+        prop_assert_eq!(
+            (look.seq, look.head),
+            (response.observed.seq, response.observed.head)
+        );
         prop_assert_eq!(
             (look.inside, look.called),
-            (told.seen.inside, told.seen.called)
+            (response.observed.inside, response.observed.called)
         );
         prop_assert_eq!(
             (look.joined, look.entered, look.missed),
-            (told.joined, told.entered, told.missed)
+            (response.joined, response.entered, response.missed)
         );
-        prop_assert_eq!(look.seed, told.seen.seed);
+        prop_assert_eq!(look.seed, response.observed.seed);
         // The model keeps waiting times after a loss.
         let is = |of: fn(&Step) -> bool| steps.iter().any(of);
         if !is(|step| matches!(step, Step::Lose(0))) {

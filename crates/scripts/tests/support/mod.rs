@@ -68,8 +68,8 @@ const TEST_CLOCK: &str = "redis.call('MGET', 'clock:seconds', 'clock:microsecond
 /// The script with the test's clock in place of Redis'.
 fn with_test_clock(script: &'static Script) -> &'static Script {
     static KNOWN: Mutex<BTreeMap<&str, &Script>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap();
-    known.entry(script.name).or_insert_with(|| {
+    let mut existing = KNOWN.lock().unwrap();
+    existing.entry(script.name).or_insert_with(|| {
         Box::leak(Box::new(Script {
             name: script.name,
             source: script.source.replace(CLOCK, TEST_CLOCK).leak(),
@@ -123,7 +123,7 @@ impl Redis {
     /// Sends one encoded command.
     pub fn exchange(&mut self, body: &[u8]) -> Value {
         self.stream.write_all(body).unwrap();
-        let (mut input, mut piece) = (Vec::new(), [0; 4_096]);
+        let (mut input, mut chunk) = (Vec::new(), [0; 4_096]);
         loop {
             match decode(&input) {
                 Ok((value, used)) => {
@@ -133,9 +133,9 @@ impl Redis {
                 Err(DecodeError::Incomplete) => {}
                 Err(DecodeError::Malformed(malformed)) => panic!("{malformed}: {input:?}"),
             }
-            let length = self.stream.read(&mut piece).unwrap();
+            let length = self.stream.read(&mut chunk).unwrap();
             assert!(length > 0, "Redis closed the connection");
-            input.extend_from_slice(&piece[..length]);
+            input.extend_from_slice(&chunk[..length]);
         }
     }
 }

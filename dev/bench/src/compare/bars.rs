@@ -210,14 +210,14 @@ pub(super) const DROPPED: [(&str, &str); 6] = [
 ];
 
 const fn native(
-    what: &'static str,
+    subject: &'static str,
     scenario: &'static str,
     to: System,
     connections: usize,
     at_least: f64,
 ) -> Rates {
     Rates {
-        what,
+        what: subject,
         scenario,
         of: WeirNative,
         to,
@@ -415,9 +415,11 @@ mod tests {
         report
     }
 
-    fn bar(what: &str) -> Bar {
+    fn bar(subject: &str) -> Bar {
         let all = bars(&report());
-        all.into_iter().find(|bar| bar.what.contains(what)).unwrap()
+        all.into_iter()
+            .find(|bar| bar.what.contains(subject))
+            .unwrap()
     }
 
     #[test]
@@ -448,8 +450,8 @@ mod tests {
             ..Report::default()
         };
         let all = bars(&report);
-        let is_met = |what: &str| {
-            let bar = all.iter().find(|bar| bar.what.contains(what));
+        let is_met = |subject: &str| {
+            let bar = all.iter().find(|bar| bar.what.contains(subject));
             bar.unwrap().is_met()
         };
         assert_eq!(is_met("edges: p50"), Some(true));

@@ -85,8 +85,8 @@ impl Edges {
 pub(super) fn measure(effort: &Effort) -> Result<Edges> {
     let mut program = Command::new(build::binary("weir-edge-times", &[], None)?);
     program.args([effort.rounds, REQUESTS].map(|count| count.to_string()));
-    let said = command::succeed(&mut program, LIMIT)?;
-    serde_json::from_str(&said).context("unexpected output of weir-edge-times")
+    let output = command::succeed(&mut program, LIMIT)?;
+    serde_json::from_str(&output).context("unexpected output of weir-edge-times")
 }
 
 /// Fixtures for tests of report output.
@@ -96,8 +96,8 @@ pub(super) mod tests {
 
     /// A Worker of this size with these p50 latencies for a link, and faster answers of other kinds.
     pub(in crate::compare) fn edges_of(p50_ms: [f64; 3], gzipped: u64) -> Edges {
-        let answers = |what: &str, faster: f64| Answers {
-            what: what.to_owned(),
+        let answers = |subject: &str, faster: f64| Answers {
+            what: subject.to_owned(),
             rounds: p50_ms
                 .map(|p50_ms| Times {
                     p50_ms: p50_ms * faster,
@@ -118,12 +118,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_program_says_is_read() {
-        let said = r#"{ "absent": [["wasi:http", "no compiler"]], "edges": [{
+    fn program_output_is_parsed() {
+        let response = r#"{ "absent": [["wasi:http", "no compiler"]], "edges": [{
             "name": "Cloudflare Workers", "runtime": "workerd 1.0", "gzipped": 524288,
             "answers": [{ "what": "a link", "rounds": [{ "p50_ms": 0.5, "p99_ms": 2.0 }] }]
         }] }"#;
-        let edges: Edges = serde_json::from_str(said).unwrap();
+        let edges: Edges = serde_json::from_str(response).unwrap();
         let worker = edges.named(WORKERS).unwrap();
         assert_eq!(
             (worker.gzipped_mib(), edges.largest_mib()),

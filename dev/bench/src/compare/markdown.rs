@@ -336,7 +336,7 @@ fn room(page: &mut String, report: &Report) {
     let rate = room
         .spread(|round| round.rate)
         .map_or(0.0, |spread| spread.median);
-    for (what, value) in [
+    for (subject, value) in [
         (
             "Redis' memory for all of them, MB",
             format!("{:.1}", room.redis_bytes as f64 / 1e6),
@@ -353,7 +353,7 @@ fn room(page: &mut String, report: &Report) {
         ("position requests per second", format!("{rate:.0}")),
         ("Redis commands per position request", commands),
     ] {
-        put(page, format_args!("| {what} | {value} |"));
+        put(page, format_args!("| {subject} | {value} |"));
     }
 }
 
@@ -372,7 +372,7 @@ fn memory(page: &mut String, report: &Report) {
     *page += "\n| | resident MiB | each VM's memory, MiB |\n|---|---|---|\n";
     let rested = format!("after {} s without requests", memory.rest_s);
     let after = format!("after {} users", memory.users);
-    for (what, stage) in [
+    for (subject, stage) in [
         ("at the start", &memory.at_start),
         (after.as_str(), &memory.after_users),
         (rested.as_str(), &memory.after_rest),
@@ -385,7 +385,7 @@ fn memory(page: &mut String, report: &Report) {
         put(
             page,
             format_args!(
-                "| {what} | {:.1} | {} |",
+                "| {subject} | {:.1} | {} |",
                 mib(stage.resident),
                 vms.join(", ")
             ),

@@ -58,8 +58,8 @@ impl Effort {
     }
 
     fn systems(&self, scenario: &Scenario) -> impl Iterator<Item = System> {
-        let asked = |system: &System| Some(*system) != self.left_out;
-        scenario.systems.iter().copied().filter(asked)
+        let requested = |system: &System| Some(*system) != self.left_out;
+        scenario.systems.iter().copied().filter(requested)
     }
 }
 
@@ -108,11 +108,11 @@ pub(super) async fn start_all(
 
 /// Checks that all systems do the same work: equal status, headers and body length.
 fn same_answers(servers: &[Server], scenario: &Scenario) -> Result<()> {
-    let mut seen: Option<(System, String)> = None;
+    let mut observed: Option<(System, String)> = None;
     for server in servers {
         let shape = shape(&server.example(scenario)?);
-        match &seen {
-            None => seen = Some((server.system, shape)),
+        match &observed {
+            None => observed = Some((server.system, shape)),
             Some((first, expected)) => ensure!(
                 *expected == shape,
                 "{} answers differently from {}:\n{shape}\n{expected}",
@@ -199,15 +199,15 @@ impl<'a> Run<'a> {
     }
 
     async fn open(&mut self, servers: &mut [Server], connections: usize) -> Result<()> {
-        let asked = self.scenario.open_loop;
-        let is_asked = |system: &System| asked.systems.contains(system);
+        let requested = self.scenario.open_loop;
+        let is_asked = |system: &System| requested.systems.contains(system);
         let systems = servers.iter().map(|server| server.system);
         let systems: Vec<System> = systems.filter(is_asked).collect();
-        let is_wanted = asked
+        let is_wanted = requested
             .connections
             .of(&self.effort.connections)
             .contains(&connections);
-        let is_everywhere = asked.connections == Connections::All;
+        let is_everywhere = requested.connections == Connections::All;
         let is_too_much = !is_everywhere && self.effort.rates.is_empty();
         if !is_wanted || is_too_much || connections < OPEN_CONNECTIONS_MIN || systems.len() < 2 {
             return Ok(());

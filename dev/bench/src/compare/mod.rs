@@ -149,8 +149,8 @@ fn quick() -> Effort {
 
 pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
     let home = workspace::root().join("bench");
-    let kept = home.join("results.json");
-    let mut report = Report::read(&kept)?;
+    let retained = home.join("results.json");
+    let mut report = Report::read(&retained)?;
     if !arguments.render {
         let tools = Tools::find_or_get(&options, &mut Console)?;
         // These are measured by separate programs, which build what they measure.
@@ -169,11 +169,11 @@ pub(super) fn run(arguments: &Arguments, options: Options) -> Result<ExitCode> {
         runtime.block_on(async {
             let mut stop = Stop::new()?;
             tokio::select! {
-                measured = measure(arguments, &tools, &mut report, &kept) => measured,
-                () = stop.asked() => anyhow::bail!("stopped; complete results are kept"),
+                measured = measure(arguments, &tools, &mut report, &retained) => measured,
+                () = stop.wait_for_signal() => anyhow::bail!("stopped; complete results are kept"),
             }
         })?;
-        report.write(&kept)?;
+        report.write(&retained)?;
     }
     write_page(&report, &home)?;
     if let Some(file) = &arguments.report {
@@ -203,7 +203,7 @@ async fn measure(
     arguments: &Arguments,
     tools: &Tools,
     report: &mut Report,
-    kept: &Path,
+    retained: &Path,
 ) -> Result<()> {
     let effort = arguments.effort();
     let cores = Cores::of_this_machine()?;
@@ -232,25 +232,25 @@ async fn measure(
             absent,
         };
         report.scenarios.insert(scenario.name.to_owned(), measured);
-        report.write(kept)?;
+        report.write(retained)?;
     }
     if arguments.asks_for(EDGE) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(EDGE, "edges in their runtimes…");
         report.edges = Some((run, edges::measure(&effort)?));
-        report.write(kept)?;
+        report.write(retained)?;
     }
     if arguments.asks_for(ROOM) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(ROOM, "a million people in the queue…");
         report.room = Some((run, room::measure(&effort)?));
-        report.write(kept)?;
+        report.write(retained)?;
     }
     if arguments.asks_for(OVERLOAD) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
         Console.line(OVERLOAD, "twice the load that can be answered…");
         report.overload = Some((run, overload::measure(&effort, &bench_env).await?));
-        report.write(kept)?;
+        report.write(retained)?;
     }
     if arguments.asks_for(MEMORY) {
         let run = machine::describe(&effort, arguments.quick, cores, tools, &peers)?;
@@ -265,8 +265,8 @@ async fn measure(
 fn count_costs() -> Result<Vec<Cost>> {
     Console.line(COSTS, "building weir-costs…");
     let binary = build::binary("weir-costs", &[], None)?;
-    let said = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
-    serde_json::from_str(&said).context("unexpected output of weir-costs")
+    let output = command::succeed(&mut Command::new(binary), Duration::from_secs(1_800))?;
+    serde_json::from_str(&output).context("unexpected output of weir-costs")
 }
 
 /// The page and its plots.

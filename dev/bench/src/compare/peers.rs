@@ -14,10 +14,10 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn find_or_get(removals: Removals) -> Self {
-        let kept = |found: Result<Peer>| found.map_err(|error| format!("{error:#}"));
+        let retained = |found: Result<Peer>| found.map_err(|error| format!("{error:#}"));
         Self {
-            nginx: kept(Peer::nginx(removals, &mut Console)),
-            webdis: kept(Peer::webdis(removals, &mut Console)),
+            nginx: retained(Peer::nginx(removals, &mut Console)),
+            webdis: retained(Peer::webdis(removals, &mut Console)),
         }
     }
 
@@ -34,8 +34,8 @@ impl Peers {
 pub(super) fn missing(absent: &[(&str, &SkippedSystem)]) -> Option<String> {
     let mut by_reason: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for (scenario, absent) in absent {
-        let what = format!("{} in {scenario}", absent.system.label());
-        by_reason.entry(&absent.reason).or_default().insert(what);
+        let message = format!("{} in {scenario}", absent.system.label());
+        by_reason.entry(&absent.reason).or_default().insert(message);
     }
     if by_reason.is_empty() {
         return None;
@@ -67,25 +67,28 @@ mod tests {
         let nginx = absent(System::NginxLua, "would remove libluajit-5.1-2");
         let limit = absent(System::NginxLimit, "would remove libluajit-5.1-2");
         let webdis = absent(System::EnvoyWebdis, "no apt-get");
-        let said = missing(&[
+        let response = missing(&[
             ("redis", &nginx),
             ("user-limit", &limit),
             ("redis", &webdis),
         ])
         .unwrap();
         assert_eq!(
-            said.matches("would remove libluajit-5.1-2").count(),
+            response.matches("would remove libluajit-5.1-2").count(),
             1,
-            "{said}"
-        );
-        assert!(said.contains("NOT EVERYTHING WAS MEASURED"), "{said}");
-        assert!(
-            said.contains("nginx + Lua in redis, nginx limit_req in user-limit"),
-            "{said}"
+            "{response}"
         );
         assert!(
-            said.contains("Missing: wasm + Webdis in redis\nReason:  no apt-get"),
-            "{said}"
+            response.contains("NOT EVERYTHING WAS MEASURED"),
+            "{response}"
+        );
+        assert!(
+            response.contains("nginx + Lua in redis, nginx limit_req in user-limit"),
+            "{response}"
+        );
+        assert!(
+            response.contains("Missing: wasm + Webdis in redis\nReason:  no apt-get"),
+            "{response}"
         );
     }
 

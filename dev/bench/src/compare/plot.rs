@@ -222,9 +222,9 @@ fn draw_names(root: &Area<'_>, mut ends: Vec<(i32, System)>) -> Result<()> {
     let bottom = SIZE.1 as i32 - 50;
     let x = SIZE.0 as i32 - NAMES_WIDTH + 20;
     let mut least = TITLE_HEIGHT;
-    for (n, (wanted, system)) in ends.iter().enumerate() {
+    for (n, (requested, system)) in ends.iter().enumerate() {
         let below = (ends.len() - 1 - n) as i32;
-        let at = (*wanted).min(bottom - NAMES_APART * below).max(least);
+        let at = (*requested).min(bottom - NAMES_APART * below).max(least);
         least = at + NAMES_APART;
         let colour = SYSTEMS[system.colour()].0;
         root.draw(&Circle::new((x, at), 4, colour.filled()))?;
@@ -345,8 +345,8 @@ mod tests {
         parts.collect()
     }
 
-    fn has(svg: &str, wanted: &str) -> bool {
-        texts(svg).iter().any(|(_, text)| text == wanted)
+    fn has(svg: &str, expected: &str) -> bool {
+        texts(svg).iter().any(|(_, text)| text == expected)
     }
 
     #[test]

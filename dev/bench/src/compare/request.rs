@@ -329,9 +329,9 @@ mod tests {
         let joining = written(Kind::Join, System::Weir, 2);
         assert!(joining.starts_with("GET /shop HTTP/1.1\r\n"));
         assert!(joining.contains("x-user-id: u00001000002\r\n"));
-        let made = written(Kind::MakeLink, System::Weir, 3);
-        let (_, body) = made.split_once("\r\n\r\n").unwrap();
-        assert!(made.contains(&format!("content-length: {}\r\n", body.len())));
+        let created = written(Kind::MakeLink, System::Weir, 3);
+        let (_, body) = created.split_once("\r\n\r\n").unwrap();
+        assert!(created.contains(&format!("content-length: {}\r\n", body.len())));
         assert_eq!(body.len(), 100 + r#"{"target":""}"#.len());
         let checkout = written(Kind::Checkout, System::Weir, 0);
         assert!(checkout.starts_with("POST /sales/open/checkout HTTP/1.1\r\n"));
@@ -342,7 +342,8 @@ mod tests {
         let texts: Vec<String> = (0..100)
             .map(|n| written(Kind::Sale, System::Weir, n))
             .collect();
-        let count = |what: &dyn Fn(&str) -> bool| texts.iter().filter(|text| what(text)).count();
+        let count =
+            |subject: &dyn Fn(&str) -> bool| texts.iter().filter(|text| subject(text)).count();
         assert_eq!(count(&|text| text.contains("/sales/gone/")), 40);
         let has_token = |text: &str| text.contains("x-weir-order-token: t1.");
         assert_eq!(

@@ -47,8 +47,8 @@ impl Room {
 pub(super) fn measure(effort: &Effort) -> Result<Room> {
     let mut program = Command::new(build::binary("weir-room-times", &[], None)?);
     program.arg(effort.rounds.to_string());
-    let said = command::succeed(&mut program, LIMIT)?;
-    serde_json::from_str(&said).context("unexpected output of weir-room-times")
+    let output = command::succeed(&mut program, LIMIT)?;
+    serde_json::from_str(&output).context("unexpected output of weir-room-times")
 }
 
 /// Fixtures for tests of report output.
@@ -76,10 +76,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_program_says_is_read() {
-        let said = r#"{ "batch": 64, "connections": 8, "people": 1000000, "places_a_second": 26000.5, "positions": 20000,
+    fn program_output_is_parsed() {
+        let response = r#"{ "batch": 64, "connections": 8, "people": 1000000, "places_a_second": 26000.5, "positions": 20000,
             "redis_bytes": 43600000, "rounds": [{ "commands": 0.001, "p50_ms": 0.4, "p99_ms": 3.0, "rate": 9000.0 }] }"#;
-        let room: Room = serde_json::from_str(said).unwrap();
+        let room: Room = serde_json::from_str(response).unwrap();
         assert_eq!(room.spread(|round| round.p99_ms).unwrap().median, 3.0);
     }
 }

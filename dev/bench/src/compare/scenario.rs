@@ -275,9 +275,9 @@ mod tests {
         assert_eq!(names.len(), ALL.len());
         for scenario in ALL {
             assert_eq!(scenario.systems.first(), Some(&Weir), "{}", scenario.name);
-            let asked = scenario.open_loop.systems.iter();
+            let requested = scenario.open_loop.systems.iter();
             assert!(
-                asked
+                requested
                     .clone()
                     .all(|system| scenario.systems.contains(system))
             );

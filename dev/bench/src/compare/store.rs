@@ -184,8 +184,8 @@ impl Store {
                 count: before + vehicles.len() as u32,
                 stamp: 1,
             };
-            let piece = MapPiece { before, vehicles };
-            self.run(&fit_vehicles_put::call(&map, 1, piece, Some(head)))
+            let chunk = MapPiece { before, vehicles };
+            self.run(&fit_vehicles_put::call(&map, 1, chunk, Some(head)))
                 .await?;
         }
         for product in 0..fitment::PRODUCTS {

@@ -149,19 +149,20 @@ fn compare(arguments: &Arguments, batch: u64, disk: &Shop, os: &Shop) -> Result<
 fn fdatasync(dir: &Path, is_over: impl Fn() -> bool) -> Result<[f64; 2]> {
     let path = dir.join("fdatasync");
     let mut file = File::create(&path)?;
-    let mut took = Vec::with_capacity(SYNCS);
-    while took.len() < SYNCS || !is_over() {
+    let mut elapsed = Vec::with_capacity(SYNCS);
+    while elapsed.len() < SYNCS || !is_over() {
         let start = Instant::now();
         file.write_all(&[7; WRITE_LEN])?;
         file.sync_data()?;
-        took.push(start.elapsed());
+        elapsed.push(start.elapsed());
         thread::sleep(Duration::from_millis(1));
     }
     std::fs::remove_file(path)?;
-    took.sort();
+    elapsed.sort();
     let at = |part: usize| {
-        took.get(took.len() * part / 100)
-            .map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
+        elapsed
+            .get(elapsed.len() * part / 100)
+            .map_or(f64::NAN, |elapsed| elapsed.as_secs_f64() * 1e3)
     };
     Ok([at(50), at(99)])
 }

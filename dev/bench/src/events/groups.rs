@@ -51,8 +51,8 @@ struct Visible {
 }
 
 pub(super) async fn measure(arguments: &Arguments, tools: &Options) -> Result<GroupFigures> {
-    let nobody = format!("http://127.0.0.1:{}/hook", ports::free()?);
-    let flags = ["--events-webhook-url", nobody.as_str()];
+    let unreachable = format!("http://127.0.0.1:{}/hook", ports::free()?);
+    let flags = ["--events-webhook-url", unreachable.as_str()];
     let configure = |builder: weir_stack::Builder| builder.events().origin_flags(flags);
     let shop = Shop::open(tools, "groups", configure).await?;
     let (mut without, mut beside) = (Vec::new(), Vec::new());
@@ -94,20 +94,21 @@ async fn turn(arguments: &Arguments, shop: &Shop, first: &mut usize) -> Result<V
     tokio::time::sleep(LEAD).await;
     let mut http = Connection::open(&server.to_string()).await?;
     let mut redis = stack_redis::connect(shop.stack.redis_url()).await?;
-    let mut took = Vec::with_capacity(VIEWS);
+    let mut elapsed = Vec::with_capacity(VIEWS);
     let start = Instant::now();
-    while took.len() < VIEWS && start.elapsed() < looks {
-        took.push(look_for(shop, &mut http, &mut redis, *first).await?);
+    while elapsed.len() < VIEWS && start.elapsed() < looks {
+        elapsed.push(look_for(shop, &mut http, &mut redis, *first).await?);
         *first += 1;
     }
     beside
         .join()
         .map_err(|_| anyhow::anyhow!("the background traffic panicked"))??;
-    took.sort();
+    elapsed.sort();
     let at = |part: usize| {
-        let place = (took.len() * part / 100).min(took.len().saturating_sub(1));
-        took.get(place)
-            .map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
+        let place = (elapsed.len() * part / 100).min(elapsed.len().saturating_sub(1));
+        elapsed
+            .get(place)
+            .map_or(f64::NAN, |elapsed| elapsed.as_secs_f64() * 1e3)
     };
     Ok(Visible {
         p50_ms: at(50),

@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments, tools: &Options) -> Result<ExitCode> {
         let mut stop = Stop::new()?;
         tokio::select! {
             measured = measure(arguments, tools) => measured,
-            () = stop.asked() => anyhow::bail!("stopped"),
+            () = stop.wait_for_signal() => anyhow::bail!("stopped"),
         }
     })?;
     if let Some(file) = &arguments.report {

@@ -60,8 +60,8 @@ impl Report {
     fn answers_are_right(&self) -> bool {
         Buyer::ALL.iter().all(|buyer| {
             let count = u64::from(buyer.count(&self.plan));
-            let seen = self.verdicts.get(buyer).into_iter().flatten();
-            let right: u64 = seen
+            let observed = self.verdicts.get(buyer).into_iter().flatten();
+            let right: u64 = observed
                 .filter(|(verdict, _)| *verdict == buyer.verdict())
                 .map(|(_, count)| count)
                 .sum();
@@ -151,9 +151,9 @@ impl Report {
         self.write_redis(to)?;
         self.write_gateway(to)?;
         self.write_answers(to)?;
-        for (holds, what) in self.checks() {
+        for (holds, subject) in self.checks() {
             let mark = if holds { '✓' } else { '✗' };
-            writeln!(to, "{mark} {what}")?;
+            writeln!(to, "{mark} {subject}")?;
         }
         Ok(())
     }
@@ -186,8 +186,8 @@ impl Report {
 
     fn write_answers(&self, to: &mut String) -> std::fmt::Result {
         writeln!(to, "{:<16} {:<16} {:>7}", "buyers", "verdict", "answers")?;
-        for (buyer, seen) in &self.verdicts {
-            for (verdict, count) in seen {
+        for (buyer, observed) in &self.verdicts {
+            for (verdict, count) in observed {
                 writeln!(to, "  {:<14} {verdict:<16} {count:>7}", buyer.label())?;
             }
         }

@@ -35,8 +35,8 @@ async fn both_images_are_built_with_everything_they_run() -> Result<()> {
     builder.build(folder.path(), "origin", &to("local", "origin"))?;
     let program = out("origin").join("bin/weir-origin");
     assert_eq!(fs::read(&program)?, fs::read(folder.at("bin/weir-origin"))?);
-    let said = command::succeed(Command::new(&program).arg("--version"), LIMIT)?;
-    assert!(said.starts_with("weir-origin "), "{said}");
+    let output = command::succeed(Command::new(&program).arg("--version"), LIMIT)?;
+    assert!(output.starts_with("weir-origin "), "{output}");
     assert!(out("origin").join("var/lib/weir").is_dir());
     let mut layout = to("oci,tar=false", "layout");
     layout.push("--no-cache".into());

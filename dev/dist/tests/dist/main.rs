@@ -7,7 +7,7 @@ mod containers;
 mod folder;
 
 /// Returns a tool, or prints what is skipped without it.
-fn found<T>(tool: anyhow::Result<T>, what: &str) -> Option<T> {
-    let tell = |error: &anyhow::Error| eprintln!("left out: {what} ({error:#})");
+fn found<T>(tool: anyhow::Result<T>, subject: &str) -> Option<T> {
+    let tell = |error: &anyhow::Error| eprintln!("left out: {subject} ({error:#})");
     tool.inspect_err(tell).ok()
 }

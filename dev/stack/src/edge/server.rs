@@ -112,8 +112,8 @@ pub fn viceroy() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("WEIR_VICEROY") {
         return Ok(path.into());
     }
-    let kept = workspace::out_dir().join("tools/viceroy/bin/viceroy");
-    let found = command::on_path("viceroy").or(Some(kept).filter(|kept| kept.exists()));
+    let retained = workspace::out_dir().join("tools/viceroy/bin/viceroy");
+    let found = command::on_path("viceroy").or(Some(retained).filter(|retained| retained.exists()));
     found.with_context(|| {
         let root = workspace::out_dir().join("tools/viceroy");
         format!(

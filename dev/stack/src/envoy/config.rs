@@ -477,8 +477,8 @@ impl EnvoyConfig {
     /// Passes exactly these variables of Envoy's environment to the filter `name`.
     pub fn filter_variables(mut self, name: &str, variables: &[&str]) -> Result<Self> {
         let vm = fields(self.filter(name)?, VM)?;
-        let told = json!({ "host_env_keys": variables });
-        vm.insert("environment_variables".to_owned(), told);
+        let body = json!({ "host_env_keys": variables });
+        vm.insert("environment_variables".to_owned(), body);
         Ok(self)
     }
 
@@ -486,8 +486,8 @@ impl EnvoyConfig {
     pub fn edges(self) -> Result<Self> {
         let config = self.filter_variables(GATE, &[CLAIM, TOKEN, edge::SECRET])?;
         config.edit_filter(GATE, |json| {
-            let known = json!({ "keys": edge::keys() });
-            fields(json, "")?.insert("edges".to_owned(), known);
+            let body = json!({ "keys": edge::keys() });
+            fields(json, "")?.insert("edges".to_owned(), body);
             Ok(())
         })
     }
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_of_a_fragment_replace_those_of_the_shipped_listener() {
+    fn fragment_filters_replace_the_shipped_listeners_filters() {
         const FRAGMENT: &str = "http_filters:\n  - name: mine\nroute_config:\n  name: r\n";
         let with = |fragment: &str| EnvoyConfig::shipped()?.with_http_of(fragment);
         let mut config = with(&format!("{FRAGMENT}clusters:\n  - name: beside\n")).unwrap();

@@ -61,11 +61,11 @@ impl Envoy {
         let clock = options.clock_ahead_ms;
         let clock = clock.map(|ahead_ms| Clock::new(&options.dir.join("clock"), ahead_ms));
         let clock = clock.transpose()?;
-        let (binary, mut given) = (tool.path.clone(), options.clone());
-        given
+        let (binary, mut input) = (tool.path.clone(), options.clone());
+        input
             .variables
             .extend(clock.iter().flat_map(Clock::variables));
-        let process = Process::start("envoy", &log, move || command(&binary, &file, &given))?;
+        let process = Process::start("envoy", &log, move || command(&binary, &file, &input))?;
         let mut envoy = Self {
             process,
             clock,

@@ -75,14 +75,14 @@ pub(super) fn position(list: &[Value], name: &str) -> Result<usize> {
 /// The only value below `tree` that matches `is_it`.
 pub(super) fn only<'a>(
     tree: &'a mut Value,
-    what: &str,
+    subject: &str,
     is_it: impl Fn(&Value) -> bool,
 ) -> Result<&'a mut Value> {
     let mut places = Vec::new();
     places_of(tree, &is_it, String::new(), &mut places);
     ensure!(
         places.len() == 1,
-        "expected one of {what}, found {}",
+        "expected one of {subject}, found {}",
         places.len()
     );
     at(tree, &places[0])

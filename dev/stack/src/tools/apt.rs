@@ -87,9 +87,9 @@ fn removed_for(packages: &[&str]) -> Result<Vec<String>> {
     simulate
         .args(["install", "--simulate", "-q", "--no-install-recommends"])
         .args(packages);
-    let said = command::succeed(&mut simulate, LIMIT)
+    let output = command::succeed(&mut simulate, LIMIT)
         .with_context(|| format!("apt-get cannot install {}", packages.join(" ")))?;
-    Ok(removed_in(&said))
+    Ok(removed_in(&output))
 }
 
 /// The names in simulation lines `Remv <name> [<version>]`; `Purg` also removes a package's settings.
@@ -283,7 +283,10 @@ Conf nginx (1.22.1-9+deb12u3 Debian:12.13/oldstable [amd64])
             removed: removed_in(SIMULATION),
             list: "nginx".to_owned(),
         };
-        let said = error.to_string();
-        assert_eq!(said, "installing nginx would remove wrk, libluajit-5.1-2");
+        let message = error.to_string();
+        assert_eq!(
+            message,
+            "installing nginx would remove wrk, libluajit-5.1-2"
+        );
     }
 }

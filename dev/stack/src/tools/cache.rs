@@ -15,8 +15,8 @@ const ENTRIES_MAX: usize = 64;
 
 /// Returns the cached result for `key`, or runs `ask` and caches its result if it succeeds.
 pub(super) fn remember(key: &str, ask: impl FnOnce() -> Result<String>) -> Result<String> {
-    if let Some(known) = get(key) {
-        return Ok(known);
+    if let Some(existing) = get(key) {
+        return Ok(existing);
     }
     let answer = ask()?;
     put(key, &answer)?;

@@ -109,11 +109,11 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut asked = bash.stdin.take().unwrap();
-        let mut told = BufReader::new(bash.stdout.take().unwrap()).lines();
+        let mut requested = bash.stdin.take().unwrap();
+        let mut reader = BufReader::new(bash.stdout.take().unwrap()).lines();
         let mut their_s = || -> i64 {
-            writeln!(asked).unwrap();
-            told.next().unwrap().unwrap().parse().unwrap()
+            writeln!(requested).unwrap();
+            reader.next().unwrap().unwrap().parse().unwrap()
         };
         let mut ahead_s = || {
             let theirs = their_s();
@@ -125,7 +125,7 @@ mod tests {
         assert!((45..=50).contains(&ahead_s()));
         clock.stand_at(1_700_000_000_999).unwrap();
         assert_eq!((their_s(), their_s()), (1_700_000_000, 1_700_000_000));
-        drop(asked);
+        drop(requested);
         bash.wait().unwrap();
     }
 }

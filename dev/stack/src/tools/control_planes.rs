@@ -1,5 +1,14 @@
 //! Control planes and their command lines. They take half an hour to build on two busy cores, so they are only searched
 //! for.
+//!
+//! Stock `pilot-discovery` needs Kubernetes. To build one that runs without it, copy the module
+//! `istio.io/istio@v0.0.0-20260827124520-eed52ebb66ad` out of Go's cache and patch it:
+//!
+//! 1. In `pilot/pkg/serviceregistry/serviceentry/controller.go`, make `inputs.Namespaces` an empty static collection if
+//!    there is no multi-cluster controller.
+//! 2. In `pilot/pkg/bootstrap/configcontroller.go`, append
+//!    `extensions.NewController(configController, s.XDSServer, args.KrtDebugger)` to the stores of a file source.
+//! 3. Run `go build -o …/target/weir/tools/pilot-discovery ./pilot/cmd/pilot-discovery`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,7 +44,7 @@ pub fn envoy_gateway() -> Result<PathBuf> {
 /// It is missing; the error refers to the build instructions.
 pub fn pilot_discovery() -> Result<PathBuf> {
     find("pilot-discovery").context(
-        "pilot-discovery is not on PATH: docs/kubernetes.md explains how to build it to run without Kubernetes",
+        "pilot-discovery is not on PATH: build it as dev/stack/src/tools/control_planes.rs explains",
     )
 }
 

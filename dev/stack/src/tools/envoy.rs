@@ -268,14 +268,14 @@ fn version(path: &Path) -> Result<String> {
     cache::remember(
         &format!("envoy version of {}", cache::identity(path)),
         || {
-            let said =
+            let output =
                 command::succeed(Command::new(path).arg("--version"), Duration::from_secs(30))?;
-            let version = said
+            let version = output
                 .split_once("version:")
                 .and_then(|(_, rest)| rest.trim().split('/').nth(1));
             match version {
                 Some(version) => Ok(version.to_owned()),
-                None => bail!("{} --version says {said:?}: not Envoy", path.display()),
+                None => bail!("{} --version says {output:?}: not Envoy", path.display()),
             }
         },
     )

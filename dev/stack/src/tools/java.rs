@@ -31,9 +31,9 @@ impl Java {
             .filter(|path| command::is_executable(path))
             .or_else(|| command::on_path("java"))
             .with_context(|| format!("java is not on PATH {ADVICE}"))?;
-        let said = version(&path)?;
-        let major = major_in(&said)
-            .with_context(|| format!("{} -version says {said:?}", path.display()))?;
+        let response = version(&path)?;
+        let major = major_in(&response)
+            .with_context(|| format!("{} -version says {response:?}", path.display()))?;
         Ok(Self { path, major })
     }
 }
@@ -49,8 +49,8 @@ fn version(path: &Path) -> Result<String> {
 }
 
 /// Parses `openjdk version "17.0.15" 2025-04-15`, and `"1.8.0_392"` of Java 8.
-fn major_in(said: &str) -> Option<u32> {
-    let quoted = said.split('"').nth(1)?;
+fn major_in(response: &str) -> Option<u32> {
+    let quoted = response.split('"').nth(1)?;
     let major = quoted.split(['.', '-']).next()?;
     major.parse().ok()
 }
@@ -106,7 +106,8 @@ impl Server {
         let dir = workspace::out_dir().join(format!("tools/{name}-{}", self.version));
         // The folder is created atomically. Different jars have a different pom.
         let pom = self.pom();
-        let is_there = std::fs::read_to_string(dir.join("pom.xml")).is_ok_and(|had| had == pom);
+        let is_there =
+            std::fs::read_to_string(dir.join("pom.xml")).is_ok_and(|before| before == pom);
         if !is_there {
             self.fetch(&pom, &dir, reporter)?;
         }
@@ -167,8 +168,8 @@ mod tests {
 
     #[test]
     fn java_version_is_parsed() {
-        let said = "openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment";
-        assert_eq!(major_in(said), Some(17));
+        let message = "openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment";
+        assert_eq!(major_in(message), Some(17));
         assert_eq!(major_in("java version \"1.8.0_392\""), Some(1));
         assert_eq!(major_in("openjdk version \"25-ea\" 2025-09-16"), Some(25));
         assert_eq!(major_in("no such thing"), None);

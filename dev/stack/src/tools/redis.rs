@@ -99,14 +99,14 @@ fn version(path: &Path) -> Result<String> {
     cache::remember(
         &format!("redis version of {}", cache::identity(path)),
         || {
-            let said =
+            let output =
                 command::succeed(Command::new(path).arg("--version"), Duration::from_secs(10))?;
-            let version = said
+            let version = output
                 .split_whitespace()
                 .find_map(|word| word.strip_prefix("v="));
             version.map(str::to_owned).with_context(|| {
                 format!(
-                    "{} --version says {said:?}: not Redis or Valkey",
+                    "{} --version says {output:?}: not Redis or Valkey",
                     path.display()
                 )
             })

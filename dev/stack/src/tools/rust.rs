@@ -59,9 +59,9 @@ impl WasmToolchain {
         }
         // The following steps are slow. Their result is cached until the active compiler or the result's files change.
         let key = format!("wasm toolchain next to {}", cache::identity(&active.rustc));
-        if let Some(known) = cached_toolchain(&key) {
-            known.report_toolchain(reporter, "found");
-            return Ok(known);
+        if let Some(existing) = cached_toolchain(&key) {
+            existing.report_toolchain(reporter, "found");
+            return Ok(existing);
         }
         if rustup_target_add(&active, reporter) && active.has_target() {
             return active.toolchain(Source::Sysroot, reporter, "added by rustup");
@@ -184,10 +184,10 @@ fn sysroot(rustc: &Path) -> Result<PathBuf> {
         cache::identity(rustc),
         cache::identity(&settings)
     );
-    let said = cache::remember(&key, || {
+    let output = cache::remember(&key, || {
         command::succeed(Command::new(rustc).args(["--print", "sysroot"]), QUICK)
     })?;
-    Ok(PathBuf::from(said.trim()))
+    Ok(PathBuf::from(output.trim()))
 }
 
 fn rustup_home() -> PathBuf {

@@ -263,11 +263,11 @@ fn run(mut cargo: Command, messages: Messages) -> Result<(Vec<Artifact>, Option<
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     let failure = (!output.status.success()).then(|| {
-        let kept = String::from_utf8_lossy(&output.stderr);
+        let printed = String::from_utf8_lossy(&output.stderr);
         format!(
             "building the filters failed ({})\n{}",
             output.status,
-            kept.trim_end()
+            printed.trim_end()
         )
     });
     Ok((artifacts, failure))
@@ -308,8 +308,8 @@ fn is_kept(variable: &str) -> bool {
 fn discover(toolchain: &WasmToolchain, root: &Path, home: &str) -> Result<Vec<Filter>> {
     let mut metadata = cargo(toolchain, root);
     metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline"]);
-    let said = command::succeed(&mut metadata, Duration::from_secs(60))?;
-    let metadata: Metadata = serde_json::from_str(&said).context("cargo metadata")?;
+    let output = command::succeed(&mut metadata, Duration::from_secs(60))?;
+    let metadata: Metadata = serde_json::from_str(&output).context("cargo metadata")?;
     let home = root.join(home);
     let mut filters = Vec::new();
     for package in metadata.packages {

@@ -61,7 +61,7 @@ fn check_callback(module: &Module, name: &str) -> Result<()> {
 }
 
 fn drop_exports(module: &mut Module, callbacks: &[String]) {
-    let kept = |name: &str| {
+    let retained = |name: &str| {
         ALWAYS_KEPT.contains(&name)
             || name.starts_with(ABI_VERSION_PREFIX)
             || callbacks.iter().any(|callback| callback == name)
@@ -69,7 +69,7 @@ fn drop_exports(module: &mut Module, callbacks: &[String]) {
     let dropped: Vec<_> = module
         .exports
         .iter()
-        .filter(|export| !kept(&export.name))
+        .filter(|export| !retained(&export.name))
         .map(|export| export.id())
         .collect();
     for id in dropped {

@@ -73,11 +73,11 @@ impl CrowdAction for CheckOut {
     type Who = Person;
     type Outcome = (Person, Instant);
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, Instant) {
-        let answer = line.ask(&check_out(&self.0, &who.name)).await;
+    async fn play(&self, line: &mut Line, mut person: Person) -> (Person, Instant) {
+        let answer = line.ask(&check_out(&self.0, &person.name)).await;
         let (token, usable) = answer.as_ref().and_then(minted).unzip();
-        who.token = token;
-        (who, usable.unwrap_or_else(Instant::now))
+        person.token = token;
+        (person, usable.unwrap_or_else(Instant::now))
     }
 }
 
@@ -136,18 +136,18 @@ impl CrowdAction for Buy {
     type Who = Person;
     type Outcome = (Person, PurchaseOutcome);
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> (Person, PurchaseOutcome) {
-        let ask = order(&self.0, &who.name, who.token.as_deref());
+    async fn play(&self, line: &mut Line, mut person: Person) -> (Person, PurchaseOutcome) {
+        let ask = order(&self.0, &person.name, person.token.as_deref());
         let Some(answer) = line.ask(&ask).await else {
-            return (who, PurchaseOutcome::Lost);
+            return (person, PurchaseOutcome::Lost);
         };
         let outcome = match ordered(&answer) {
             // Only once: a person who returns pays.
-            Some(_) if std::mem::take(&mut who.forgets) => PurchaseOutcome::Unpaid,
-            Some(order) => pay(line, &who.name, &order).await,
+            Some(_) if std::mem::take(&mut person.forgets) => PurchaseOutcome::Unpaid,
+            Some(order) => pay(line, &person.name, &order).await,
             None => unsold(&answer),
         };
-        (who, outcome)
+        (person, outcome)
     }
 }
 
@@ -161,7 +161,7 @@ fn ordered(answer: &Response) -> Option<String> {
 fn unsold(answer: &Response) -> PurchaseOutcome {
     let verdict = Verdict::ALL
         .iter()
-        .find(|known| known.label() == verdict(answer));
+        .find(|existing| existing.label() == verdict(answer));
     match verdict {
         Some(Verdict::SoldOut | Verdict::AllReserved) => PurchaseOutcome::SoldOut,
         Some(Verdict::Blocked | Verdict::NotReserved) => PurchaseOutcome::Refused,
@@ -187,9 +187,9 @@ async fn pay(line: &mut Line, user: &str, order: &str) -> PurchaseOutcome {
         return PurchaseOutcome::Unpaid;
     };
     // The payment goes to the provider, which notifies the shop.
-    let told = http::send(Method::POST, &pay_url, &[], "").await;
-    let told = told.ok().and_then(|answer| answer.json().ok());
-    match told.as_ref().and_then(|body| body["state"].as_str()) {
+    let response = http::send(Method::POST, &pay_url, &[], "").await;
+    let response = response.ok().and_then(|answer| answer.json().ok());
+    match response.as_ref().and_then(|body| body["state"].as_str()) {
         Some("paid") => PurchaseOutcome::Paid,
         _ => PurchaseOutcome::Unpaid,
     }

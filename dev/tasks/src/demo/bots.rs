@@ -88,8 +88,8 @@ impl CheckoutBots {
     async fn flood_checkout(&self, line: &mut Line, bot: &Bot) -> Option<String> {
         let mut token = None;
         for _ in 0..FLOOD {
-            let got = self.check_out(line, &bot.name).await;
-            token = token.or(got);
+            let actual = self.check_out(line, &bot.name).await;
+            token = token.or(actual);
         }
         token
     }

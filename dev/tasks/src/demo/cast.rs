@@ -230,18 +230,18 @@ mod tests {
     fn cast_has_the_shares_of_each_kind_and_unique_names() {
         let shares = Shares::for_people(2_000, 50);
         let people = people(&shares, 7);
-        let count = |is: fn(&Person) -> bool| people.iter().filter(|who| is(who)).count() as u32;
-        assert_eq!(count(|who| who.role == Role::Scalper), shares.scalpers);
-        assert_eq!(count(|who| who.role == Role::Stranger), shares.strangers);
-        assert_eq!(count(|who| who.forgets), shares.forgetful);
-        assert_eq!(count(|who| who.forgets && who.role != Role::Buyer), 0);
-        let is_scalper = |who: &Person| who.name.starts_with("scalper-");
+        let count = |is: fn(&Person) -> bool| people.iter().filter(|user| is(user)).count() as u32;
+        assert_eq!(count(|user| user.role == Role::Scalper), shares.scalpers);
+        assert_eq!(count(|user| user.role == Role::Stranger), shares.strangers);
+        assert_eq!(count(|user| user.forgets), shares.forgetful);
+        assert_eq!(count(|user| user.forgets && user.role != Role::Buyer), 0);
+        let is_scalper = |user: &Person| user.name.starts_with("scalper-");
         assert!(
             people
                 .iter()
-                .all(|who| is_scalper(who) == (who.role == Role::Scalper))
+                .all(|user| is_scalper(user) == (user.role == Role::Scalper))
         );
-        let mut names: BTreeSet<_> = people.iter().map(|who| &who.name).collect();
+        let mut names: BTreeSet<_> = people.iter().map(|user| &user.name).collect();
         let bots = bots(&shares);
         names.extend(bots.iter().map(|bot| &bot.name));
         assert_eq!(names.len(), 2_000 + 4 * shares.bots as usize);

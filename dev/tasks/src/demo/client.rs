@@ -76,7 +76,7 @@ pub(super) struct Line {
     /// The client address sent to an edge.
     address: String,
     connection: Option<Connection>,
-    pub(super) seen: Tally,
+    pub(super) observed: Tally,
 }
 
 impl Line {
@@ -86,7 +86,7 @@ impl Line {
             endpoint,
             address: Ipv4Addr::from_bits(NETWORK + number).to_string(),
             connection: None,
-            seen: Tally::empty()?,
+            observed: Tally::empty()?,
         })
     }
 
@@ -101,26 +101,26 @@ impl Line {
             };
             tokio::time::sleep(wait).await;
         }
-        self.seen.gave_up += 1;
+        self.observed.gave_up += 1;
         None
     }
 
     /// Sends a bot's request; `None` if the connection broke.
     pub(super) async fn ask_once(&mut self, ask: &DemoRequest<'_>) -> Option<Response> {
-        self.seen.requests += 1;
+        self.observed.requests += 1;
         let started = Instant::now();
         match tokio::time::timeout(EXCHANGE_LIMIT, self.send(ask)).await {
             Ok(Ok(answer)) => {
-                self.seen.count(&answer, ask.good, started.elapsed());
+                self.observed.count(&answer, ask.good, started.elapsed());
                 if self.endpoint.is_edge {
                     let is_own = answer.header("server") != Some(BY_ENVOY);
-                    self.seen.at_edge.count(is_own, &answer);
+                    self.observed.at_edge.count(is_own, &answer);
                 }
                 Some(answer)
             }
             _ => {
                 self.connection = None;
-                self.seen.broken += 1;
+                self.observed.broken += 1;
                 None
             }
         }

@@ -16,7 +16,7 @@ pub(super) trait CrowdAction: Send + Sync + 'static {
     /// The result of the action.
     type Outcome: Send + 'static;
 
-    fn play(&self, line: &mut Line, who: Self::Who) -> impl Future<Output = Self::Outcome> + Send;
+    fn play(&self, line: &mut Line, user: Self::Who) -> impl Future<Output = Self::Outcome> + Send;
 }
 
 /// A crowd's endpoints and connections.
@@ -38,32 +38,32 @@ struct Stage<A: CrowdAction> {
 }
 
 impl Crowd {
-    /// Runs `act` for each of `who`. Returns the results in order of completion, and what the clients observed.
+    /// Runs `act` for each of `subject`. Returns the results in order of completion, and what the clients observed.
     pub(super) async fn play<A: CrowdAction>(
         &self,
         act: A,
-        who: Vec<A::Who>,
+        whos: Vec<A::Who>,
     ) -> Result<(Vec<A::Outcome>, Tally)> {
-        let lines = who.len().min(self.connections as usize);
+        let lines = whos.len().min(self.connections as usize);
         let endpoints = self.endpoints.iter().cycle().cloned();
-        let mut outcomes = Vec::with_capacity(who.len());
+        let mut outcomes = Vec::with_capacity(whos.len());
         let stage = Arc::new(Stage {
             act,
-            bar: self.bar(who.len()),
-            waiting: Mutex::new(who.into_iter()),
+            bar: self.bar(whos.len()),
+            waiting: Mutex::new(whos.into_iter()),
         });
         let mut playing = JoinSet::new();
         for (number, endpoint) in (0..).zip(endpoints).take(lines) {
             playing.spawn(serve(stage.clone(), Line::new(number, endpoint)?));
         }
-        let mut seen = Tally::empty()?;
+        let mut tally = Tally::empty()?;
         while let Some(line) = playing.join_next().await {
             let (done, saw) = line.context("a client crashed")?;
             outcomes.extend(done);
-            seen.add(&saw)?;
+            tally.add(&saw)?;
         }
         stage.bar.finish_and_clear();
-        Ok((outcomes, seen))
+        Ok((outcomes, tally))
     }
 
     /// Hidden automatically if standard error is not a terminal.
@@ -82,11 +82,11 @@ impl Crowd {
 
 async fn serve<A: CrowdAction>(stage: Arc<Stage<A>>, mut line: Line) -> (Vec<A::Outcome>, Tally) {
     let mut outcomes = Vec::new();
-    while let Some(who) = stage.next() {
-        outcomes.push(stage.act.play(&mut line, who).await);
+    while let Some(user) = stage.next() {
+        outcomes.push(stage.act.play(&mut line, user).await);
         stage.bar.inc(1);
     }
-    (outcomes, line.seen)
+    (outcomes, line.observed)
 }
 
 impl<A: CrowdAction> Stage<A> {
@@ -109,8 +109,8 @@ mod tests {
         type Who = u32;
         type Outcome = Option<u16>;
 
-        async fn play(&self, line: &mut Line, who: u32) -> Option<u16> {
-            let user = format!("user-{who}");
+        async fn play(&self, line: &mut Line, subject: u32) -> Option<u16> {
+            let user = format!("user-{subject}");
             let ask = DemoRequest {
                 path: "/",
                 user: &user,
@@ -154,13 +154,13 @@ mod tests {
                 tokio::spawn(flaky(stream));
             }
         });
-        let (outcomes, seen) = crowd.play(Knock, (0..10).collect()).await.unwrap();
+        let (outcomes, observed) = crowd.play(Knock, (0..10).collect()).await.unwrap();
         assert_eq!(outcomes, [Some(201); 10]);
-        assert_eq!(seen.statuses.get(&201), Some(&10));
-        assert_eq!(seen.words.get("granted"), Some(&10));
-        assert_eq!(seen.statuses.get(&503), Some(&10));
-        assert_eq!(seen.gave_up, 0);
-        assert_eq!(seen.requests, 20 + seen.broken);
-        assert_eq!(seen.latency_us.len(), 20);
+        assert_eq!(observed.statuses.get(&201), Some(&10));
+        assert_eq!(observed.words.get("granted"), Some(&10));
+        assert_eq!(observed.statuses.get(&503), Some(&10));
+        assert_eq!(observed.gave_up, 0);
+        assert_eq!(observed.requests, 20 + observed.broken);
+        assert_eq!(observed.latency_us.len(), 20);
     }
 }

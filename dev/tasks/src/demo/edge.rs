@@ -88,13 +88,13 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         false => builder.stock_in_objects(port),
     };
     get_edge()?;
-    let wanted = arguments.sale_arguments();
+    let requested = arguments.sale_arguments();
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
         let (mut stack, report) = tokio::select! {
-            done = hold(&wanted, builder, port) => done?,
-            () = stop.asked() => return Ok(ExitCode::FAILURE),
+            done = hold(&requested, builder, port) => done?,
+            () = stop.wait_for_signal() => return Ok(ExitCode::FAILURE),
         };
         print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
@@ -117,7 +117,7 @@ fn get_edge() -> Result<()> {
 }
 
 /// Starts the stack with its edge, runs the sale, and reads the stock balance.
-async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
+async fn hold(arguments: &SaleArguments, builder: Builder, port: u16) -> Result<(Stack, Report)> {
     let mut stack = up::start(builder).await?;
     let gateway = Endpoint::gateway(&stack.gateway_url());
     let edge = match &stack.worker {
@@ -127,27 +127,27 @@ async fn hold(wanted: &SaleArguments, builder: Builder, port: u16) -> Result<(St
     let endpoints = vec![gateway, Endpoint::edge(&edge)];
     let (stack, sale) = (Mutex::new(stack), new_name()?);
     let report = tokio::select! {
-        report = play(wanted, &stack, &sale, endpoints) => report?,
+        report = play(arguments, &stack, &sale, endpoints) => report?,
         died = first_death(&stack) => return Err(died),
     };
     Ok((stack.into_inner(), report))
 }
 
 async fn play(
-    wanted: &SaleArguments,
+    arguments: &SaleArguments,
     stack: &Mutex<Stack>,
     sale: &str,
     endpoints: Vec<Endpoint>,
 ) -> Result<Report> {
     let is_in_objects = stack.lock().await.shard_proxy.is_some();
-    let mut play = SalePlay::new(stack, sale, wanted, endpoints).await?;
+    let mut play = SalePlay::new(stack, sale, arguments, endpoints).await?;
     play.teller
         .tell("edge", "every second connection goes through workerd");
     if is_in_objects {
         let text = "the stock is in its objects; gateway and origin reach it through shard-proxy";
         play.teller.tell("stock", text);
     }
-    let mut report = sell(&mut play, sale, wanted).await?;
+    let mut report = sell(&mut play, sale, arguments).await?;
     report.has_edge = true;
     Ok(report)
 }

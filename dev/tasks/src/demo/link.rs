@@ -71,7 +71,7 @@ pub(super) struct LinkShow {
     url: String,
     /// Answers that redirected to the target.
     redirected: u64,
-    took: Duration,
+    elapsed: Duration,
     /// The statistics from the origin.
     stats: Value,
 }
@@ -101,8 +101,8 @@ pub(super) async fn play(
     for line in qr::lines(&url, teller.has_colours())? {
         println!("{line}");
     }
-    let (redirected, took) = click(&gateway, &url).await?;
-    let rate = redirected as f64 / took.as_secs_f64().max(f64::EPSILON);
+    let (redirected, elapsed) = click(&gateway, &url).await?;
+    let rate = redirected as f64 / elapsed.as_secs_f64().max(f64::EPSILON);
     let text = format!("{redirected} by {PEOPLE} people through Envoy, {rate:.0}/s");
     teller.tell("clicks", text);
     let stats = settled(stack, &code).await?;
@@ -113,7 +113,7 @@ pub(super) async fn play(
     Ok(LinkShow {
         url,
         redirected,
-        took,
+        elapsed,
         stats,
     })
 }
@@ -128,7 +128,7 @@ async fn make(stack: &Stack) -> Result<Value> {
 async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     let (_, rest) = url.split_once("://").context("the link has no scheme")?;
     let (host, path) = rest.split_once('/').context("the link has no path")?;
-    let way = Arc::new(LinkAddress {
+    let address = Arc::new(LinkAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         host: host.to_owned(),
         path: format!("/{path}"),
@@ -137,9 +137,9 @@ async fn click(gateway: &str, url: &str) -> Result<(u64, Duration)> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut people = JoinSet::new();
     for person in 0..PEOPLE {
-        let (way, turn) = (way.clone(), room.clone().acquire_owned().await?);
+        let (address, turn) = (address.clone(), room.clone().acquire_owned().await?);
         people.spawn(async move {
-            let clicked = way.click(person).await;
+            let clicked = address.click(person).await;
             drop(turn);
             clicked
         });
@@ -235,7 +235,7 @@ impl LinkShow {
         json!({
             "url": self.url,
             "redirected": self.redirected,
-            "took_s": self.took.as_secs_f64(),
+            "took_s": self.elapsed.as_secs_f64(),
             "stats": self.stats,
         })
     }
@@ -250,10 +250,10 @@ fn values(part: &Value) -> String {
         .map(|(value, clicks)| (value, clicks.as_u64().unwrap_or(0)))
         .collect();
     values.sort_by_key(|(_, clicks)| std::cmp::Reverse(*clicks));
-    let said = values
+    let message = values
         .iter()
         .map(|(value, clicks)| format!("{value} {clicks}"));
-    said.collect::<Vec<_>>().join(", ")
+    message.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ impl LinkShow {
         Self {
             url: "https://s.example/abc".to_owned(),
             redirected,
-            took: Duration::from_secs(1),
+            elapsed: Duration::from_secs(1),
             stats: json!({
                 "clicks": counted, "visitors": 500, "addresses": 500,
                 "devices": { "desktop": 4_000, "mobile": 6_000 },

@@ -150,7 +150,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         let mut stop = Stop::new()?;
         let (mut stack, report) = tokio::select! {
             done = demo(arguments, builder, ports) => done?,
-            () = stop.asked() => return Ok(ExitCode::FAILURE),
+            () = stop.wait_for_signal() => return Ok(ExitCode::FAILURE),
         };
         print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
@@ -262,22 +262,22 @@ async fn hold(
 }
 
 /// Runs the sale, and reads its stock balance.
-async fn sell(play: &mut SalePlay<'_>, sale: &str, wanted: &SaleArguments) -> Result<Report> {
+async fn sell(play: &mut SalePlay<'_>, sale: &str, arguments: &SaleArguments) -> Result<Report> {
     let played = play.run().await?;
-    let books = StockBalance::read(&*play.stack.lock().await, sale, wanted.shards).await?;
+    let balance = StockBalance::read(&*play.stack.lock().await, sale, arguments.shards).await?;
     Ok(Report {
-        stock: wanted.stock.into(),
-        shards: wanted.shards,
-        shares: wanted.shares(),
-        workers: wanted.workers,
-        connections: wanted.connections,
-        seed: wanted.seed,
+        stock: arguments.stock.into(),
+        shards: arguments.shards,
+        shares: arguments.shares(),
+        workers: arguments.workers,
+        connections: arguments.connections,
+        seed: arguments.seed,
         phases: play.teller.json(),
         reserved: played.reserved,
         rushes: played.rushes,
-        seen: play.seen.clone(),
+        observed: play.observed.clone(),
         audit: played.audit,
-        books,
+        balance,
         room: played.room,
         browsing: None,
         link: None,

@@ -59,12 +59,12 @@ pub(super) struct Plan {
 /// milliseconds since the Unix epoch.
 pub(super) async fn set_start(stack: &Stack, sale: &str) -> Result<u64> {
     let path = format!("/sales/{sale}");
-    let known = stack.admin(Method::GET, &path, "", 200).await?;
+    let response = stack.admin(Method::GET, &path, "", 200).await?;
     let now = now_ms()?;
     let starts_at_ms = now + LEAD_MS;
     let changes = json!({
         "starts_at_ms": starts_at_ms,
-        "reservation": { "from_ms": known["reservation"]["from_ms"], "until_ms": now },
+        "reservation": { "from_ms": response["reservation"]["from_ms"], "until_ms": now },
     });
     let changes = changes.to_string();
     stack.admin(Method::PATCH, &path, &changes, 200).await?;

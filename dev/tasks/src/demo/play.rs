@@ -58,17 +58,17 @@ pub(super) struct SalePlay<'a> {
     expired: u64,
     pub(super) teller: StoryPrinter,
     /// What all clients observed in all steps.
-    pub(super) seen: Tallies,
+    pub(super) observed: Tallies,
 }
 
 /// One rush: from the first request to buy to the last answer.
 #[derive(Debug)]
 pub(super) struct SaleRush {
-    pub(super) seen: Tallies,
+    pub(super) observed: Tallies,
     pub(super) counters: Counters,
-    pub(super) took: Duration,
+    pub(super) elapsed: Duration,
     /// The number of people.
-    pub(super) came: usize,
+    pub(super) arrived: usize,
     /// Paid orders.
     pub(super) paid: usize,
     /// Unpaid orders.
@@ -78,7 +78,7 @@ pub(super) struct SaleRush {
 impl SaleRush {
     /// Exchanges per second.
     pub(super) fn requests_per_s(&self) -> f64 {
-        self.seen.requests() as f64 / self.took.as_secs_f64().max(f64::EPSILON)
+        self.observed.requests() as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 }
 
@@ -94,7 +94,7 @@ impl<'a> SalePlay<'a> {
     pub(super) async fn new(
         stack: &'a Mutex<Stack>,
         sale: &str,
-        wanted: &SaleArguments,
+        arguments: &SaleArguments,
         endpoints: Vec<Endpoint>,
     ) -> Result<Self> {
         let database = stack.lock().await.database_path().to_owned();
@@ -103,18 +103,18 @@ impl<'a> SalePlay<'a> {
             endpoints: endpoints.into(),
             database,
             sale: sale.to_owned(),
-            shares: wanted.shares(),
+            shares: arguments.shares(),
             plan: Plan {
-                stock: wanted.stock,
-                shards: wanted.shards,
+                stock: arguments.stock,
+                shards: arguments.shards,
             },
             paths: Paths::for_sale(sale),
-            connections: wanted.connections,
-            seed: wanted.seed,
+            connections: arguments.connections,
+            seed: arguments.seed,
             has_room: false,
             expired: 0,
             teller: StoryPrinter::new(),
-            seen: Tallies::empty()?,
+            observed: Tallies::empty()?,
         })
     }
 
@@ -176,8 +176,8 @@ impl<'a> SalePlay<'a> {
 
     /// People and flood bots reserve, while the origin runs its risk check.
     async fn reserve(&mut self, people: &[Person], bots: &[Bot]) -> Result<SqlCounts> {
-        let reserving = people.iter().filter(|who| who.role != Role::Stranger);
-        let reserving = reserving.map(|who| who.name.clone()).collect();
+        let reserving = people.iter().filter(|user| user.role != Role::Stranger);
+        let reserving = reserving.map(|user| user.name.clone()).collect();
         let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods = floods.map(|bot| bot.name.clone()).collect();
         let started = Instant::now();
@@ -187,7 +187,11 @@ impl<'a> SalePlay<'a> {
             bots.play(Reserve(self.paths.clone()), floods),
         )?;
         self.note(people.1, bots.1)?;
-        let reserved = people.0.into_iter().chain(bots.0).filter(|noted| *noted);
+        let reserved = people
+            .0
+            .into_iter()
+            .chain(bots.0)
+            .filter(|recorded| *recorded);
         let text = format!("{} reserved in {}", reserved.count(), seconds(started));
         self.teller.tell("reservation", text);
         self.check_risk().await
@@ -221,35 +225,35 @@ impl<'a> SalePlay<'a> {
             self.open_room(starts_at_ms).await?;
         }
         self.stack.lock().await.wait_until_known(&self.sale).await?;
-        self.wait_until_known_at_doors().await?;
+        self.wait_until_gateways_list_the_sale().await?;
         self.teller.tell(
             "warm-up",
             "start set, reservations closed, stock loaded into Redis",
         );
         let early = people.iter().take(self.shares.early as usize);
-        let early = early.map(|who| who.name.clone()).collect();
-        let (_, seen) = self
+        let early = early.map(|user| user.name.clone()).collect();
+        let (_, observed) = self
             .people("too early")
             .play(TryEarly(self.paths.clone()), early)
             .await?;
-        let (tried, refused) = (self.shares.early, seen.of(Verdict::NotStarted));
-        self.note(seen, Tally::empty()?)?;
-        let text = format!("{tried} people try to buy early: {refused} not_started");
+        let (attempted, refused) = (self.shares.early, observed.of(Verdict::NotStarted));
+        self.note(observed, Tally::empty()?)?;
+        let text = format!("{attempted} people try to buy early: {refused} not_started");
         self.teller.tell("countdown", text);
         loop {
-            let standing = self.sale_snapshot().await?;
-            let left = standing.starts_in;
+            let current = self.sale_snapshot().await?;
+            let remaining = current.starts_in;
             let text = format!(
                 "{:.1} s, {}, {} left",
-                left.as_secs_f64(),
-                standing.state,
-                standing.remaining
+                remaining.as_secs_f64(),
+                current.state,
+                current.remaining
             );
             self.teller.tell("countdown", text);
-            if left.is_zero() {
+            if remaining.is_zero() {
                 break;
             }
-            sleep(left.min(TICK)).await;
+            sleep(remaining.min(TICK)).await;
         }
         Ok(())
     }
@@ -273,7 +277,7 @@ impl<'a> SalePlay<'a> {
         self.note(people.1, Tally::empty()?)?;
         let usable = people.0.iter().map(|(_, usable)| *usable).max();
         let bots = self.tell_bots(bots, usable).await?;
-        let people = people.0.into_iter().map(|(who, _)| who).collect();
+        let people = people.0.into_iter().map(|(user, _)| user).collect();
         Ok((people, bots))
     }
 
@@ -294,16 +298,16 @@ impl<'a> SalePlay<'a> {
     /// Reports the bots' results, and waits until people's tokens are valid.
     async fn tell_bots(
         &mut self,
-        (bots, seen): (Vec<Bot>, Tally),
+        (bots, observed): (Vec<Bot>, Tally),
         usable: Option<tokio::time::Instant>,
     ) -> Result<Vec<Bot>> {
         let text = format!(
             "bots meanwhile: {} attempts, {} units",
-            seen.requests,
+            observed.requests,
             self.sql().await?.bots
         );
         self.teller.tell("checkout", text);
-        self.note(Tally::empty()?, seen)?;
+        self.note(Tally::empty()?, observed)?;
         if let Some(usable) = usable {
             tokio::time::sleep_until(usable).await;
         }
@@ -335,47 +339,51 @@ impl<'a> SalePlay<'a> {
         bots: Vec<Bot>,
     ) -> Result<(SaleRush, Vec<Person>)> {
         let before = self.counters().await?;
-        let (came, started) = (people.len(), Instant::now());
+        let (received, started) = (people.len(), Instant::now());
         let (crowd, botnet) = (self.people("rush"), self.bots());
         let pester = self.checkout_bots()?;
         let (people, bots) = tokio::try_join!(
             crowd.play(Buy(self.paths.clone()), people),
             botnet.play(pester, bots),
         )?;
-        let took = started.elapsed();
+        let elapsed = started.elapsed();
         let of = |outcome| people.0.iter().filter(|(_, its)| *its == outcome).count();
         let rush = SaleRush {
-            seen: Tallies {
+            observed: Tallies {
                 people: people.1,
                 bots: bots.1,
             },
             counters: self.counters().await?.since(&before),
-            took,
-            came,
+            elapsed,
+            arrived: received,
             paid: of(PurchaseOutcome::Paid),
             unpaid: of(PurchaseOutcome::Unpaid),
         };
-        self.seen.add(&rush.seen)?;
+        self.observed.add(&rush.observed)?;
         self.tell_rush(&rush).await?;
         let again = people.0.into_iter();
         let again = again.filter(|(_, outcome)| {
             !matches!(outcome, PurchaseOutcome::Paid | PurchaseOutcome::Refused)
         });
         let again = again
-            .map(|(who, _)| who)
-            .filter(|who| who.role == Role::Buyer);
+            .map(|(user, _)| user)
+            .filter(|user| user.role == Role::Buyer);
         Ok((rush, again.collect()))
     }
 
     async fn tell_rush(&mut self, rush: &SaleRush) -> Result<()> {
         let SaleRush {
-            came, paid, unpaid, ..
+            arrived: received,
+            paid,
+            unpaid,
+            ..
         } = rush;
-        let took = rush.took.as_secs_f64();
-        let text = format!("{came} people in {took:.1} s: {paid} paid, {unpaid} did not pay");
+        let elapsed = rush.elapsed.as_secs_f64();
+        let text =
+            format!("{received} people in {elapsed:.1} s: {paid} paid, {unpaid} did not pay");
         self.teller.tell("rush", text);
-        let standing = self.standing_after_rush().await?;
-        let text = format!("{}, {} left", standing.state, standing.remaining);
+        let current = self.standing_after_rush().await?;
+        let text = format!("{}, {} left", current.state, current.remaining);
         self.teller.tell("rush", text);
         Ok(())
     }
@@ -385,10 +393,10 @@ impl<'a> SalePlay<'a> {
     async fn standing_after_rush(&self) -> Result<SaleSnapshot> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let standing = self.sale_snapshot().await?;
-            let is_told = !standing.has_free_units() || self.sql().await?.remaining > 0;
+            let current = self.sale_snapshot().await?;
+            let is_told = !current.has_free_units() || self.sql().await?.remaining > 0;
             if is_told || Instant::now() >= deadline {
-                return Ok(standing);
+                return Ok(current);
             }
             sleep(POLL).await;
         }
@@ -476,7 +484,7 @@ impl<'a> SalePlay<'a> {
     }
 
     /// Edges receive a sale later than gateways.
-    async fn wait_until_known_at_doors(&self) -> Result<()> {
+    async fn wait_until_gateways_list_the_sale(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for endpoint in self.endpoints.iter() {
             while SaleSnapshot::ask(&endpoint.url(), &self.sale)
@@ -496,8 +504,8 @@ impl<'a> SalePlay<'a> {
 
     async fn is_running_at_each_door(&self) -> Result<bool> {
         for endpoint in self.endpoints.iter() {
-            let standing = SaleSnapshot::ask(&endpoint.url(), &self.sale).await?;
-            if !standing.has_free_units() {
+            let snapshot = SaleSnapshot::ask(&endpoint.url(), &self.sale).await?;
+            if !snapshot.has_free_units() {
                 return Ok(false);
             }
         }
@@ -512,7 +520,7 @@ impl<'a> SalePlay<'a> {
     }
 
     fn note(&mut self, people: Tally, bots: Tally) -> Result<()> {
-        self.seen.add(&Tallies { people, bots })
+        self.observed.add(&Tallies { people, bots })
     }
 
     fn people(&self, label: &'static str) -> Crowd {

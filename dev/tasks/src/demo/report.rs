@@ -27,9 +27,9 @@ pub(super) struct Report {
     pub(super) reserved: SqlCounts,
     pub(super) rushes: Vec<SaleRush>,
     /// What all clients observed, from the first reservation on.
-    pub(super) seen: Tallies,
+    pub(super) observed: Tallies,
     pub(super) audit: Audit,
-    pub(super) books: StockBalance,
+    pub(super) balance: StockBalance,
     /// The waiting room before the checkout, if enabled.
     pub(super) room: Option<RoomResult>,
     /// The products that people viewed before, if enabled.
@@ -43,23 +43,24 @@ pub(super) struct Report {
 /// A required result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
-    holds: bool,
-    what: String,
+    has_passed: bool,
+    description: String,
 }
 
 impl Report {
     fn oversold(&self) -> u64 {
         let audited = self.audit.orders.saturating_sub(self.audit.total);
-        self.books.oversold(self.stock).max(audited)
+        self.balance.oversold(self.stock).max(audited)
     }
 
     fn unsold(&self) -> u64 {
-        self.books.unsold(self.stock, self.shares.eligible().into())
+        self.balance
+            .unsold(self.stock, self.shares.eligible().into())
     }
 
-    /// Whether every check holds.
+    /// Whether every check has passed.
     pub(super) fn is_good(&self) -> bool {
-        self.checks().iter().all(|check| check.holds)
+        self.checks().iter().all(|check| check.has_passed)
     }
 
     fn checks(&self) -> Vec<Check> {
@@ -71,9 +72,12 @@ impl Report {
             total,
             ..
         } = self.audit;
-        let (books, sql) = (&self.books, self.books.sql);
+        let (balance, sql) = (&self.balance, self.balance.sql);
         let (oversold, unsold) = (self.oversold(), self.unsold());
-        let check = |holds, what: String| Check { holds, what };
+        let check = |has_passed, description: String| Check {
+            has_passed,
+            description,
+        };
         let mut checks = vec![
             check(
                 self.audit.balanced && self.audit.exact && total == self.stock,
@@ -82,12 +86,12 @@ impl Report {
                 ),
             ),
             check(
-                books.balanced(self.stock) && sql.units == orders,
+                balance.balanced(self.stock) && sql.units == orders,
                 format!(
                     "Redis and SQL, read directly: stock {} + transfers {} + claims {} + orders {}",
-                    books.stock(),
-                    books.moving(),
-                    books.held(),
+                    balance.stock(),
+                    balance.moving(),
+                    balance.held(),
                     sql.units
                 ),
             ),
@@ -107,25 +111,25 @@ impl Report {
         let browsing = self.browsing.iter().flat_map(Browsing::checks);
         let links = self.link.iter().flat_map(LinkShow::checks);
         let edge = self.has_edge.then(|| {
-            let granted = self.seen.people.of(Verdict::Granted);
+            let granted = self.observed.people.of(Verdict::Granted);
             self.at_edge().checks(granted)
         });
         let shows = room
             .chain(browsing)
             .chain(links)
             .chain(edge.into_iter().flatten());
-        checks.extend(shows.map(|(holds, what)| check(holds, what)));
+        checks.extend(shows.map(|(holds, subject)| check(holds, subject)));
         checks
     }
 
     fn at_edge(&self) -> AtEdge {
-        let mut all = self.seen.people.at_edge;
-        all.add(self.seen.bots.at_edge);
+        let mut all = self.observed.people.at_edge;
+        all.add(self.observed.bots.at_edge);
         all
     }
 
     pub(super) fn json(&self) -> Value {
-        let sql = self.books.sql;
+        let sql = self.balance.sql;
         json!({
             "stock": self.stock,
             "shards": self.shards,
@@ -142,10 +146,10 @@ impl Report {
             "phases": self.phases,
             "reserved": self.reserved.reserved,
             "blocked": self.reserved.blocked,
-            "verdicts": rows_json(&self.seen.verdicts()),
-            "origin_answers": rows_json(&self.seen.origin()),
-            "people": tally_json(&self.seen.people),
-            "bots_seen": tally_json(&self.seen.bots),
+            "verdicts": rows_json(&self.observed.verdicts()),
+            "origin_answers": rows_json(&self.observed.origin()),
+            "people": tally_json(&self.observed.people),
+            "bots_seen": tally_json(&self.observed.bots),
             "rushes": self.rushes.iter().map(rush_json).collect::<Vec<_>>(),
             "audit": self.audit.json(),
             "room": self.room.as_ref().map(RoomResult::json),
@@ -161,8 +165,8 @@ impl Report {
             "sql_remaining": sql.remaining,
             "oversold": self.oversold(),
             "unsold": self.unsold(),
-            "balanced": self.books.balanced(self.stock),
-            "redis_shards": self.books.shards.iter().map(|shard| json!({
+            "balanced": self.balance.balanced(self.stock),
+            "redis_shards": self.balance.shards.iter().map(|shard| json!({
                 "stock": shard.stock,
                 "held": shard.held,
                 "bought": shard.bought,
@@ -184,12 +188,12 @@ impl Report {
             "\n{} units in {} shards, {} people over {} connections, {} Envoy workers, seed {}\n",
             self.stock, self.shards, self.shares.people, self.connections, self.workers, self.seed
         )?;
-        write_rows(to, "the gateway's verdict", &self.seen.verdicts())?;
-        let room = self.seen.room();
+        write_rows(to, "the gateway's verdict", &self.observed.verdicts())?;
+        let room = self.observed.room();
         if !room.is_empty() {
             write_rows(to, "the waiting room's", &room)?;
         }
-        write_rows(to, "the origin's answer", &self.seen.origin())?;
+        write_rows(to, "the origin's answer", &self.observed.origin())?;
         self.write_lost(to)?;
         if self.has_edge {
             write_edge(to, self.at_edge())?;
@@ -201,27 +205,31 @@ impl Report {
         if let Some(link) = &self.link {
             writeln!(to, "{}", link.table())?;
         }
-        for Check { holds, what } in self.checks() {
-            writeln!(to, "{} {what}", if holds { '✓' } else { '✗' })?;
+        for Check {
+            has_passed,
+            description,
+        } in self.checks()
+        {
+            writeln!(to, "{} {description}", if has_passed { '✓' } else { '✗' })?;
         }
         Ok(())
     }
 
     fn write_lost(&self, to: &mut String) -> fmt::Result {
-        let Tallies { people, bots } = &self.seen;
-        for (what, people, bots) in [
+        let Tallies { people, bots } = &self.observed;
+        for (subject, people, bots) in [
             ("no answer", people.broken, bots.broken),
             ("gave up", people.gave_up, bots.gave_up),
         ] {
             if people + bots > 0 {
-                writeln!(to, "{what:<24} {people:>10} {bots:>10}")?;
+                writeln!(to, "{subject:<24} {people:>10} {bots:>10}")?;
             }
         }
         writeln!(to)
     }
 
     fn write_books(&self, to: &mut String) -> fmt::Result {
-        let StockBalance { shards, sql } = &self.books;
+        let StockBalance { shards, sql } = &self.balance;
         writeln!(
             to,
             "{:<10} {:>8} {:>8} {:>8}",
@@ -234,7 +242,11 @@ impl Report {
             let (held, bought) = (shard.held, shard.bought);
             writeln!(to, "  shard {index:<2} {stock:>8} {held:>8} {bought:>8}")?;
         }
-        let (stock, held, bought) = (self.books.stock(), self.books.held(), self.books.bought());
+        let (stock, held, bought) = (
+            self.balance.stock(),
+            self.balance.held(),
+            self.balance.bought(),
+        );
         writeln!(to, "  {:<8} {stock:>8} {held:>8} {bought:>8}", "sum")?;
         writeln!(
             to,
@@ -272,24 +284,24 @@ fn write_edge(to: &mut String, at_edge: AtEdge) -> fmt::Result {
 
 fn write_speed(to: &mut String, rush: &SaleRush) -> fmt::Result {
     let SaleRush {
-        seen,
+        observed,
         counters,
-        took,
+        elapsed,
         ..
     } = rush;
     writeln!(
         to,
         "first rush: {} requests in {:.2} s: {:.0} requests/s",
-        seen.requests(),
-        took.as_secs_f64(),
+        observed.requests(),
+        elapsed.as_secs_f64(),
         rush.requests_per_s()
     )?;
     writeln!(
         to,
         "people's latency: p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms",
-        seen.people.latency_ms(0.5),
-        seen.people.latency_ms(0.99),
-        seen.people.latency_ms(0.999)
+        observed.people.latency_ms(0.5),
+        observed.people.latency_ms(0.99),
+        observed.people.latency_ms(0.999)
     )?;
     write!(
         to,
@@ -334,13 +346,13 @@ fn tally_json(tally: &Tally) -> Value {
 fn rush_json(rush: &SaleRush) -> Value {
     let counters = &rush.counters;
     json!({
-        "people_came": rush.came,
+        "people_came": rush.arrived,
         "orders_paid": rush.paid,
         "orders_unpaid": rush.unpaid,
-        "duration_s": rush.took.as_secs_f64(),
+        "duration_s": rush.elapsed.as_secs_f64(),
         "requests_per_s": rush.requests_per_s(),
-        "people": tally_json(&rush.seen.people),
-        "bots": tally_json(&rush.seen.bots),
+        "people": tally_json(&rush.observed.people),
+        "bots": tally_json(&rush.observed.bots),
         "redis_commands": counters.redis_commands,
         "redis_commands_gateway": counters.redis_commands_gateway,
         "redis_requests": counters.redis_requests,
@@ -368,7 +380,7 @@ mod tests {
             phases: Value::Null,
             reserved: SqlCounts::default(),
             rushes: Vec::new(),
-            seen: Tallies::empty().unwrap(),
+            observed: Tallies::empty().unwrap(),
             audit: Audit {
                 stock: 0,
                 transfers: 0,
@@ -379,7 +391,7 @@ mod tests {
                 exact: true,
                 epoch: 1,
             },
-            books: StockBalance {
+            balance: StockBalance {
                 sql: Sql {
                     orders: 10,
                     units: 10,
@@ -407,14 +419,14 @@ mod tests {
             (|r| r.audit.balanced = false, "audit:"),
             (|r| r.audit.exact = false, "audit:"),
             (|r| r.audit.total = 11, "audit:"),
-            (|r| r.books.shards[0].stock = Some(1), "Redis and SQL"),
+            (|r| r.balance.shards[0].stock = Some(1), "Redis and SQL"),
             (|r| r.audit.orders = 11, "oversold 1"),
-            (|r| r.books.sql.units = 11, "oversold 1"),
-            (|r| r.books.sql.paid = 9, "unsold 1"),
-            (|r| r.books.sql.buyers = 9, "from 9 different people"),
-            (|r| r.books.sql.bots = 1, "bots ordered 1"),
+            (|r| r.balance.sql.units = 11, "oversold 1"),
+            (|r| r.balance.sql.paid = 9, "unsold 1"),
+            (|r| r.balance.sql.buyers = 9, "from 9 different people"),
+            (|r| r.balance.sql.bots = 1, "bots ordered 1"),
             (
-                |r| r.browsing.as_mut().unwrap().books.events = 99,
+                |r| r.browsing.as_mut().unwrap().balance.events = 99,
                 "99 of 100 acknowledged",
             ),
         ];
@@ -431,7 +443,7 @@ mod tests {
             assert_eq!(report.json()["good"], false);
         }
         let mut unpaid = report();
-        unpaid.books.sql.orders = 11;
+        unpaid.balance.sql.orders = 11;
         assert!(unpaid.table().contains("✗ 10 of 11 orders paid"));
     }
 
@@ -439,13 +451,13 @@ mod tests {
     fn edge_that_answers_no_or_all_requests_fails_the_report() {
         let mut report = report();
         report.has_edge = true;
-        report.seen.people.words.insert("granted".to_owned(), 9);
+        report.observed.people.words.insert("granted".to_owned(), 9);
         let good = AtEdge {
             own: 3,
             sent_on: 4,
             granted: 2,
         };
-        report.seen.bots.at_edge = good;
+        report.observed.bots.at_edge = good;
         assert!(report.is_good(), "{}", report.table());
         let table = report.table();
         assert!(table.contains("7 answers through the edge: 3 of its own"));
@@ -458,7 +470,7 @@ mod tests {
             AtEdge { granted: 9, ..good },
         ];
         for fault in faults {
-            report.seen.bots.at_edge = fault;
+            report.observed.bots.at_edge = fault;
             assert!(!report.is_good(), "{fault:?}");
         }
     }

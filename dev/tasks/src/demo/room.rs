@@ -85,14 +85,14 @@ pub(super) struct Queue {
 impl Queue {
     /// The current state. `None`: no gateway has read the room yet.
     pub(super) async fn find(stack: &Stack) -> Result<Option<Self>> {
-        let told = stack.admin(Method::GET, ADMIN, "", 200).await?;
-        let queue = &told["queue"];
+        let response = stack.admin(Method::GET, ADMIN, "", 200).await?;
+        let queue = &response["queue"];
         if queue.is_null() {
             return Ok(None);
         }
         let of = |name: &str| {
             let number = queue[name].as_u64();
-            number.with_context(|| format!("no {name}: {told}"))
+            number.with_context(|| format!("no {name}: {response}"))
         };
         Ok(Some(Self {
             joined: of("joined")?,
@@ -100,13 +100,13 @@ impl Queue {
         }))
     }
 
-    /// The changes since `left`.
-    pub(super) async fn since(stack: &Stack, left: Self) -> Result<Self> {
+    /// The changes since `remaining`.
+    pub(super) async fn since(stack: &Stack, remaining: Self) -> Result<Self> {
         let now = Self::find(stack).await?;
         let now = now.context("no gateway has the waiting room")?;
         Ok(Self {
-            joined: now.joined.saturating_sub(left.joined),
-            entered: now.entered.saturating_sub(left.entered),
+            joined: now.joined.saturating_sub(remaining.joined),
+            entered: now.entered.saturating_sub(remaining.entered),
         })
     }
 }
@@ -121,7 +121,7 @@ pub(super) struct RoomResult {
     /// The counts when all people had been inside.
     pub(super) after: Queue,
     /// The time from the opening until the last person entered.
-    pub(super) took: Duration,
+    pub(super) elapsed: Duration,
 }
 
 impl RoomResult {
@@ -156,7 +156,7 @@ impl RoomResult {
     pub(super) fn json(&self) -> Value {
         json!({
             "people": self.people, "bots": self.bots, "joined": self.after.joined, "entered": self.after.entered,
-            "entered_before_opening": self.before.entered, "duration_s": self.took.as_secs_f64(),
+            "entered_before_opening": self.before.entered, "duration_s": self.elapsed.as_secs_f64(),
         })
     }
 }
@@ -189,7 +189,7 @@ impl QueuePoll {
     /// The person who polled.
     pub(super) fn person(self) -> Person {
         match self {
-            Self::Waits(who) | Self::Inside(who, _) => who,
+            Self::Waits(visitor) | Self::Inside(visitor, _) => visitor,
         }
     }
 }
@@ -201,23 +201,23 @@ impl CrowdAction for Enter {
     type Who = Person;
     type Outcome = QueuePoll;
 
-    async fn play(&self, line: &mut Line, mut who: Person) -> QueuePoll {
+    async fn play(&self, line: &mut Line, mut person: Person) -> QueuePoll {
         let ask = DemoRequest {
-            pass: who.pass.as_deref(),
-            ..acts::check_out(&self.0, &who.name)
+            pass: person.pass.as_deref(),
+            ..acts::check_out(&self.0, &person.name)
         };
         let Some(answer) = line.ask_once(&ask).await else {
-            return QueuePoll::Waits(who);
+            return QueuePoll::Waits(person);
         };
         if let Some(pass) = answer.header(weir_base::headers::ROOM) {
-            who.pass = Some(pass.to_owned());
+            person.pass = Some(pass.to_owned());
         }
         if is_to_come_again(&answer) {
-            return QueuePoll::Waits(who);
+            return QueuePoll::Waits(person);
         }
         let (token, usable) = acts::minted(&answer).unzip();
-        who.token = token;
-        QueuePoll::Inside(who, usable)
+        person.token = token;
+        QueuePoll::Inside(person, usable)
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
             bots: 2,
             before,
             after,
-            took: Duration::ZERO,
+            elapsed: Duration::ZERO,
         };
         let holds = |waited: RoomResult| waited.checks().map(|(holds, _)| holds);
         let good = waited(queue(12, 0), queue(12, 10));

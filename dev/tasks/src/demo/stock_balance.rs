@@ -51,8 +51,8 @@ impl StockBalance {
 
     /// The invariant: units that are not in stock, in transfers or held were ordered.
     pub(super) fn balanced(&self, total: u64) -> bool {
-        let taken = self.moving() + self.held() + self.sql.units;
-        self.stock().checked_add_unsigned(taken) == i64::try_from(total).ok()
+        let accepted = self.moving() + self.held() + self.sql.units;
+        self.stock().checked_add_unsigned(accepted) == i64::try_from(total).ok()
     }
 
     /// Ordered units beyond the total.
@@ -109,7 +109,7 @@ fn as_resp(value: redis::Value) -> Result<Value> {
 mod tests {
     use super::*;
 
-    fn books(units: u64, stock: i64, held: u64) -> StockBalance {
+    fn stock_balance(units: u64, stock: i64, held: u64) -> StockBalance {
         let sql = Sql {
             orders: units,
             units,
@@ -130,16 +130,16 @@ mod tests {
 
     #[test]
     fn oversold_and_unsold_are_counted_from_orders() {
-        assert_eq!(books(501, 0, 0).oversold(500), 1);
-        assert_eq!(books(500, 0, 0).oversold(500), 0);
-        assert_eq!(books(490, 10, 0).unsold(500, 20_000), 10);
+        assert_eq!(stock_balance(501, 0, 0).oversold(500), 1);
+        assert_eq!(stock_balance(500, 0, 0).oversold(500), 0);
+        assert_eq!(stock_balance(490, 10, 0).unsold(500, 20_000), 10);
         // Fewer buyers than units: the rest had no demand.
-        assert_eq!(books(300, 200, 0).unsold(500, 300), 0);
+        assert_eq!(stock_balance(300, 200, 0).unsold(500, 300), 0);
     }
 
     #[test]
     fn stock_imbalance_is_detected() {
-        assert!(books(490, 7, 3).balanced(500));
-        assert!(!books(490, 7, 2).balanced(500));
+        assert!(stock_balance(490, 7, 3).balanced(500));
+        assert!(!stock_balance(490, 7, 2).balanced(500));
     }
 }

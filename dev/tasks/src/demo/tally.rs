@@ -121,14 +121,14 @@ impl Tally {
     }
 
     /// Counts an answer. `good` is the label of a successful answer of the origin, which has none.
-    pub(super) fn count(&mut self, answer: &Response, good: &str, took: Duration) {
+    pub(super) fn count(&mut self, answer: &Response, good: &str, elapsed: Duration) {
         let word = answer_label(answer, good);
         match self.words.get_mut(word.as_str()) {
             Some(count) => *count += 1,
             None => _ = self.words.insert(word, 1),
         }
         *self.statuses.entry(answer.status).or_default() += 1;
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.latency_us.saturating_record(micros);
     }
 
@@ -189,11 +189,11 @@ impl Tallies {
 
     /// The gate's verdicts, in the order of its checks.
     pub(super) fn verdicts(&self) -> Vec<Row> {
-        let heard = |word: &&str| {
+        let received = |word: &&str| {
             self.people.words.contains_key(*word) || self.bots.words.contains_key(*word)
         };
         let words = Verdict::ALL.iter().map(|verdict| verdict.label());
-        words.filter(heard).map(|word| self.row(word)).collect()
+        words.filter(received).map(|word| self.row(word)).collect()
     }
 
     /// The origin's answers by label.
@@ -266,20 +266,20 @@ mod tests {
             late,
             answer(502, None, "what?"),
         ];
-        let mut seen = Tallies::empty().unwrap();
+        let mut tallies = Tallies::empty().unwrap();
         let both = Tallies {
             people: tally(&people),
             bots: tally(&[sold_out()]),
         };
-        seen.add(&both).unwrap();
-        seen.add(&both).unwrap();
+        tallies.add(&both).unwrap();
+        tallies.add(&both).unwrap();
         let row = |word: &str, people, bots| Row {
             word: word.to_owned(),
             people,
             bots,
         };
         assert_eq!(
-            seen.verdicts(),
+            tallies.verdicts(),
             [row("granted", 2, 0), row("sold_out", 2, 2)]
         );
         let origin = [
@@ -287,9 +287,9 @@ mod tests {
             row("order_expired", 2, 0),
             row("paid", 2, 0),
         ];
-        assert_eq!(seen.origin(), origin);
-        assert_eq!(seen.people.of(Verdict::SoldOut), 2);
-        assert_eq!(seen.people.statuses.get(&409), Some(&4));
-        assert_eq!(seen.people.latency_us.len(), 10);
+        assert_eq!(tallies.origin(), origin);
+        assert_eq!(tallies.people.of(Verdict::SoldOut), 2);
+        assert_eq!(tallies.people.statuses.get(&409), Some(&4));
+        assert_eq!(tallies.people.latency_us.len(), 10);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 pub(super) struct StoryPrinter {
     started: Instant,
     is_bold: bool,
-    told: Vec<StoryLine>,
+    reported: Vec<StoryLine>,
 }
 
 /// One line.
@@ -27,7 +27,7 @@ impl StoryPrinter {
         Self {
             started: Instant::now(),
             is_bold,
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -38,20 +38,21 @@ impl StoryPrinter {
 
     /// Prints one line of `phase`. The first line of a phase includes its name.
     pub(super) fn tell(&mut self, phase: &'static str, text: impl Into<String>) {
-        let told = StoryLine {
+        let line = StoryLine {
             at_s: self.started.elapsed().as_secs_f64(),
             phase,
             text: text.into(),
         };
-        let goes_on = self.told.last().is_some_and(|last| last.phase == phase);
+        let goes_on = self.reported.last().is_some_and(|last| last.phase == phase);
         let name = if goes_on { "" } else { phase };
-        println!("{}", told.line(name, self.is_bold));
-        self.told.push(told);
+        println!("{}", line.line(name, self.is_bold));
+        self.reported.push(line);
     }
 
     pub(super) fn json(&self) -> Value {
-        let told = self.told.iter();
-        told.map(|told| json!({ "at_s": told.at_s, "phase": told.phase, "text": told.text }))
+        let reply = self.reported.iter();
+        reply
+            .map(|reply| json!({ "at_s": reply.at_s, "phase": reply.phase, "text": reply.text }))
             .collect()
     }
 }

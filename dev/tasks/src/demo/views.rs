@@ -46,12 +46,12 @@ pub(super) struct Browsing {
     pub(super) acknowledged: u64,
     pub(super) refused: u64,
     /// Events and dead letters in SQL.
-    pub(super) books: EventBooks,
+    pub(super) balance: EventBooks,
     /// People, and those whose history matches their views exactly.
     pub(super) people: u64,
-    pub(super) shown: u64,
+    pub(super) displayed: u64,
     /// The time until all events were acknowledged, and until all were handled.
-    took: Duration,
+    elapsed: Duration,
     handled_after: Duration,
 }
 
@@ -71,35 +71,35 @@ pub(super) async fn play(
     let gateway = stack.lock().await.start_event_gateway(port).await?;
     register(&*stack.lock().await).await?;
     let (events, model) = script(people)?;
-    let way = Arc::new(CollectAddress {
+    let route = Arc::new(CollectAddress {
         authority: gateway.trim_start_matches("http://").to_owned(),
         key: stack.lock().await.event_key.clone(),
     });
     // A kept data folder contains those of an earlier demo.
     let before = EventBooks::read(stack.lock().await.database_path()).await?;
     let began = Instant::now();
-    let (acknowledged, refused) = send(&way, &events).await?;
-    let took = began.elapsed();
-    let rate = acknowledged as f64 / took.as_secs_f64().max(f64::EPSILON);
+    let (acknowledged, refused) = send(&route, &events).await?;
+    let elapsed = began.elapsed();
+    let rate = acknowledged as f64 / elapsed.as_secs_f64().max(f64::EPSILON);
     let text = format!(
         "{acknowledged} views of {} people are on disk, {rate:.0}/s; {refused} invalid ones refused",
         people.len()
     );
     teller.tell("browsing", text);
-    let books = handled(stack, before, acknowledged).await?;
+    let balance = handled(stack, before, acknowledged).await?;
     let handled_after = began.elapsed();
     let model = Arc::new(model);
-    let shown = compare(stack, &model).await?;
-    let text = format!("{shown} of {} people see what they viewed", model.len());
+    let displayed = compare(stack, &model).await?;
+    let text = format!("{displayed} of {} people see what they viewed", model.len());
     teller.tell("history", text);
     Ok(Browsing {
         sent: events.len() as u64,
         acknowledged,
         refused,
-        books,
+        balance,
         people: model.len() as u64,
-        shown,
-        took,
+        displayed,
+        elapsed,
         handled_after,
     })
 }
@@ -141,33 +141,33 @@ fn script(people: &[Person]) -> Result<(Vec<Value>, BTreeMap<String, ViewedProdu
                 "at_ms": at_ms,
                 "attributes": { "sku": sku },
             }));
-            let seen = model.entry(person.name.clone()).or_default();
-            seen.insert(sku.to_string(), at_ms);
+            let observed = model.entry(person.name.clone()).or_default();
+            observed.insert(sku.to_string(), at_ms);
         }
     }
     Ok((events, model))
 }
 
 /// Sends all events. Returns the numbers of acknowledged and refused events.
-async fn send(way: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)> {
+async fn send(route: &Arc<CollectAddress>, events: &[Value]) -> Result<(u64, u64)> {
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let mut sending = JoinSet::new();
     for batch in events.chunks(BATCH) {
         let turn = room.clone().acquire_owned().await?;
-        let (way, body) = (way.clone(), serde_json::to_string(batch)?);
+        let (route, body) = (route.clone(), serde_json::to_string(batch)?);
         sending.spawn(async move {
-            let told = way.send(&body).await;
+            let reply = route.send(&body).await;
             drop(turn);
-            told
+            reply
         });
     }
     let (mut acknowledged, mut refused) = (0, 0);
-    while let Some(told) = sending.join_next().await {
-        let told = told??;
+    while let Some(reply) = sending.join_next().await {
+        let reply = reply??;
         let count = |name: &str| {
-            told[name]
+            reply[name]
                 .as_u64()
-                .with_context(|| format!("no {name}: {told}"))
+                .with_context(|| format!("no {name}: {reply}"))
         };
         acknowledged += count("accepted")? + count("duplicates")?;
         refused += count("rejected")?;
@@ -211,12 +211,12 @@ async fn handled(stack: &Mutex<Stack>, before: EventBooks, events: u64) -> Resul
     let deadline = Instant::now() + PATIENCE;
     loop {
         let stack = stack.lock().await;
-        let books = EventBooks::read(stack.database_path()).await?.since(before);
+        let balance = EventBooks::read(stack.database_path()).await?.since(before);
         let groups = stack.admin(Method::GET, "/groups", "", 200).await?;
         let groups = groups["groups"].as_array().context("no groups")?;
         let behind = |group: &Value| group["lag_bytes"] != 0 || group["retries"] != 0;
-        if (books.events >= events && !groups.iter().any(behind)) || Instant::now() >= deadline {
-            return Ok(books);
+        if (balance.events >= events && !groups.iter().any(behind)) || Instant::now() >= deadline {
+            return Ok(balance);
         }
         drop(stack);
         sleep(POLL).await;
@@ -257,28 +257,28 @@ async fn compare_every(
 ) -> Result<u64> {
     let mut connection = Connection::open(authority).await?;
     let mut right = 0;
-    for (person, seen) in model.iter().skip(first).step_by(AT_ONCE) {
+    for (person, observed) in model.iter().skip(first).step_by(AT_ONCE) {
         let path = format!("/history?user={person}&limit=200");
         let headers = [("authorization", token)];
         let answer = connection.send(Method::GET, &path, &headers, "").await?;
         ensure!(answer.status == 200, "{}", answer.text());
-        right += u64::from(is_shown(&answer.json()?, seen));
+        right += u64::from(is_shown(&answer.json()?, observed));
     }
     Ok(right)
 }
 
-fn is_shown(list: &Value, seen: &ViewedProducts) -> bool {
+fn is_shown(list: &Value, products: &ViewedProducts) -> bool {
     let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
     let times: Vec<_> = items
         .iter()
         .map(|item| item["viewed_at_ms"].as_u64())
         .collect();
     let is_its = |item: &Value| {
-        let at_ms = item["sku"].as_str().and_then(|sku| seen.get(sku));
+        let at_ms = item["sku"].as_str().and_then(|sku| products.get(sku));
         at_ms.is_some() && at_ms.copied() == item["viewed_at_ms"].as_u64()
     };
     list["complete"] == true
-        && items.len() == seen.len()
+        && items.len() == products.len()
         && items.iter().all(is_its)
         && times.is_sorted_by(|later, earlier| later >= earlier)
 }
@@ -290,28 +290,28 @@ impl Browsing {
             sent,
             acknowledged,
             refused,
-            books,
+            balance,
             people,
-            shown,
+            displayed,
             ..
         } = self;
         [
             (
-                *sent == acknowledged + refused && books.dead_letters == *refused,
+                *sent == acknowledged + refused && balance.dead_letters == *refused,
                 format!(
                     "events: {sent} sent = {acknowledged} acknowledged + {refused} refused (dead letters)"
                 ),
             ),
             (
-                books.events == *acknowledged,
+                balance.events == *acknowledged,
                 format!(
                     "{} of {acknowledged} acknowledged events handled",
-                    books.events
+                    balance.events
                 ),
             ),
             (
-                shown == people,
-                format!("{shown} of {people} people see what they viewed"),
+                displayed == people,
+                format!("{displayed} of {people} people see what they viewed"),
             ),
         ]
     }
@@ -321,11 +321,11 @@ impl Browsing {
             "sent": self.sent,
             "acknowledged": self.acknowledged,
             "refused": self.refused,
-            "handled": self.books.events,
-            "dead_letters": self.books.dead_letters,
+            "handled": self.balance.events,
+            "dead_letters": self.balance.dead_letters,
             "people": self.people,
-            "people_shown_what_they_saw": self.shown,
-            "took_s": self.took.as_secs_f64(),
+            "people_shown_what_they_saw": self.displayed,
+            "took_s": self.elapsed.as_secs_f64(),
             "handled_after_s": self.handled_after.as_secs_f64(),
         })
     }
@@ -339,12 +339,12 @@ impl Browsing {
             sent: 101,
             acknowledged: 100,
             refused: 1,
-            books: EventBooks {
+            balance: EventBooks {
                 events: 100,
                 dead_letters: 1,
             },
             people: 10,
-            shown: 10,
+            displayed: 10,
             ..Self::default()
         }
     }
@@ -360,10 +360,10 @@ mod tests {
         let faults: [(Fault, [bool; 3]); 6] = [
             (|_| {}, [true, true, true]),
             (|b| b.sent = 102, [false, true, true]),
-            (|b| b.books.dead_letters = 0, [false, true, true]),
-            (|b| b.books.events = 99, [true, false, true]),
-            (|b| b.books.events = 101, [true, false, true]),
-            (|b| b.shown = 9, [true, true, false]),
+            (|b| b.balance.dead_letters = 0, [false, true, true]),
+            (|b| b.balance.events = 99, [true, false, true]),
+            (|b| b.balance.events = 101, [true, false, true]),
+            (|b| b.displayed = 9, [true, true, false]),
         ];
         for (fault, expected) in faults {
             let mut browsing = Browsing::good();
@@ -374,12 +374,12 @@ mod tests {
 
     #[test]
     fn history_list_must_be_complete_and_latest_first() {
-        let seen = ViewedProducts::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
+        let products = ViewedProducts::from([("7".to_owned(), 20), ("9".to_owned(), 10)]);
         let list = |items: &[(&str, u64)], complete: bool| {
             let item = |(sku, at_ms): &(&str, u64)| json!({ "sku": sku, "viewed_at_ms": at_ms });
             json!({ "items": items.iter().map(item).collect::<Vec<_>>(), "complete": complete })
         };
-        assert!(is_shown(&list(&[("7", 20), ("9", 10)], true), &seen));
+        assert!(is_shown(&list(&[("7", 20), ("9", 10)], true), &products));
         for wrong in [
             list(&[("7", 20), ("9", 10)], false),
             list(&[("9", 10), ("7", 20)], true),
@@ -387,7 +387,7 @@ mod tests {
             list(&[("7", 20), ("9", 11)], true),
             list(&[("7", 20), ("8", 10)], true),
         ] {
-            assert!(!is_shown(&wrong, &seen), "{wrong}");
+            assert!(!is_shown(&wrong, &products), "{wrong}");
         }
     }
 }

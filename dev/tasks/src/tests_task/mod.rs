@@ -332,7 +332,7 @@ impl CargoRun {
 fn second_tries(
     parts: Vec<CargoRun>,
     totals: &mut Totals,
-    shown: &mut impl Write,
+    displayed: &mut impl Write,
 ) -> Result<(bool, Vec<String>)> {
     let count: usize = parts.iter().map(|part| part.failed.len()).sum();
     // An aborted test binary reports no names.
@@ -346,10 +346,10 @@ fn second_tries(
             is_good = false;
             continue;
         };
-        writeln!(shown, "\nOnce more: {}", part.failed.join(", "))?;
+        writeln!(displayed, "\nOnce more: {}", part.failed.join(", "))?;
         again.args(&part.failed);
         let mut second = Totals::default();
-        let is_mended = pass(&mut again, &mut second, shown)?;
+        let is_mended = pass(&mut again, &mut second, displayed)?;
         is_good &= is_mended && second.passed == part.failed.len() as u64;
         let failed = &second.failed_names;
         let passed = part
@@ -364,13 +364,13 @@ fn second_tries(
 }
 
 /// Prints and counts the output of a cargo run. Returns whether it succeeded.
-fn pass(command: &mut Command, totals: &mut Totals, shown: &mut impl Write) -> Result<bool> {
+fn pass(command: &mut Command, totals: &mut Totals, displayed: &mut impl Write) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo test")?;
     if let Some(output) = child.stdout.take() {
-        pass_on(output, totals, shown)?;
+        pass_on(output, totals, displayed)?;
     }
     Ok(child
         .wait()
@@ -458,11 +458,15 @@ fn is_everywhere(rest: &[String]) -> bool {
 }
 
 /// Prints and counts cargo's output as it arrives.
-fn pass_on(output: impl std::io::Read, totals: &mut Totals, shown: &mut impl Write) -> Result<()> {
+fn pass_on(
+    output: impl std::io::Read,
+    totals: &mut Totals,
+    displayed: &mut impl Write,
+) -> Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? > 0 {
-        shown.write_all(&line)?;
+        displayed.write_all(&line)?;
         totals.add(&String::from_utf8_lossy(&line));
         line.clear();
     }
@@ -479,9 +483,9 @@ impl Totals {
         let Some(counts) = line.trim_start().strip_prefix("test result: ") else {
             return;
         };
-        let count = |what: &str| {
+        let count = |subject: &str| {
             let number = |part: &str| {
-                let before = part.trim().strip_suffix(what)?;
+                let before = part.trim().strip_suffix(subject)?;
                 before
                     .rsplit(' ')
                     .find(|word| !word.is_empty())?
@@ -539,7 +543,7 @@ mod tests {
         }
     }
 
-    fn tried(parts: Vec<CargoRun>, failed: u64) -> (bool, Vec<String>, String) {
+    fn attempt(parts: Vec<CargoRun>, failed: u64) -> (bool, Vec<String>, String) {
         let mut totals = Totals {
             passed: 10,
             failed,
@@ -555,24 +559,24 @@ mod tests {
         let none = "test a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored";
         let line = |passed, failed| format!("{passed} passed, {failed} failed, 0 skipped");
         let good = || part(&[], "", true);
-        let mended = tried(vec![good(), part(&["a"], one, true)], 1);
-        assert_eq!(mended, (true, vec!["a".to_owned()], line(11, 0)));
-        let wrong = tried(vec![part(&["a"], none, false), good()], 1);
+        let repaired = attempt(vec![good(), part(&["a"], one, true)], 1);
+        assert_eq!(repaired, (true, vec!["a".to_owned()], line(11, 0)));
+        let wrong = attempt(vec![part(&["a"], none, false), good()], 1);
         assert_eq!(wrong, (false, vec![], line(10, 1)));
         // Nothing ran, for example because of a wrong name: that is not a pass.
         let lost = "test result: ok. 0 passed; 0 failed; 0 ignored";
         assert_eq!(
-            tried(vec![part(&["a"], lost, true)], 1),
+            attempt(vec![part(&["a"], lost, true)], 1),
             (false, vec![], line(10, 1))
         );
         // An aborted binary, and too many failures for chance, stay failures.
         assert_eq!(
-            tried(vec![part(&["a"], one, true)], 2),
+            attempt(vec![part(&["a"], one, true)], 2),
             (false, vec![], line(10, 2))
         );
         let many = ["a", "b", "c", "d", "e", "f", "g"];
         assert_eq!(
-            tried(vec![part(&many, one, true)], 7),
+            attempt(vec![part(&many, one, true)], 7),
             (false, vec![], line(10, 7))
         );
     }
@@ -580,7 +584,7 @@ mod tests {
     #[test]
     fn retried_test_fails_only_a_strict_run() {
         let one = "test result: ok. 1 passed; 0 failed; 0 ignored";
-        let (is_good, flaky, _) = tried(vec![part(&["a"], one, true)], 1);
+        let (is_good, flaky, _) = attempt(vec![part(&["a"], one, true)], 1);
         assert!(is_success(is_good, &flaky, false));
         assert!(!is_success(is_good, &flaky, true));
         // Without a second try, a strict run equals any other.

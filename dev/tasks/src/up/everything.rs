@@ -69,8 +69,8 @@ async fn make_type(stack: &Stack, name: &str) -> Result<()> {
     if stack.admin(Method::GET, &path, "", 200).await.is_ok() {
         return Ok(());
     }
-    let made = stack.admin(Method::PUT, &path, "{}", 201).await;
-    made.map(drop).context("to begin with")
+    let response = stack.admin(Method::PUT, &path, "{}", 201).await;
+    response.map(drop).context("to begin with")
 }
 
 fn text(stack: &Stack) -> String {

@@ -45,19 +45,19 @@ fn reply(command: &RespCommand) -> RespValue {
 #[test]
 fn requests_of_one_round_are_one_call_to_redis() {
     let calls = Rc::new(RefCell::new(Vec::new()));
-    let seen = Rc::clone(&calls);
+    let observed = Rc::clone(&calls);
     let redis = Upstream::scripted(move |call| {
         let commands = call.commands().expect("commands");
-        seen.borrow_mut().push(commands.len());
+        observed.borrow_mut().push(commands.len());
         Reply::resp(commands.iter().map(reply)).after(Duration::from_millis(5))
     });
     let host = host(redis);
-    let known: Vec<Stream> = (0..3).map(|_| ask(&host, "k1")).collect();
+    let streams: Vec<Stream> = (0..3).map(|_| ask(&host, "k1")).collect();
     let unknown = ask(&host, "k2");
     host.run_until_idle();
     assert!(unknown.is_paused(), "Redis takes 5 ms");
     host.advance(Duration::from_millis(5));
-    for stream in &known {
+    for stream in &streams {
         let upstream = stream.upstream_request().headers;
         assert_eq!(upstream.text("x-api-owner"), Some("alice"));
     }
@@ -72,9 +72,9 @@ fn redis_error_makes_only_its_request_unavailable() {
         _ => reply(command),
     });
     let host = host(redis);
-    let (known, broken) = (ask(&host, "k1"), ask(&host, "broken"));
+    let (existing, broken) = (ask(&host, "k1"), ask(&host, "broken"));
     host.run_until_idle();
-    assert!(known.is_continued());
+    assert!(existing.is_continued());
     assert_eq!(broken.status(), Some(503));
 }
 
@@ -96,10 +96,10 @@ fn key_in_redis_lets_the_request_pass_with_its_owner() {
     });
 
     let host = host(Upstream::resp(format!("127.0.0.1:{}", server.port())));
-    let known: Vec<Stream> = (0..20).map(|_| ask(&host, "k1")).collect();
+    let streams: Vec<Stream> = (0..20).map(|_| ask(&host, "k1")).collect();
     let unknown = ask(&host, "k2");
     host.run_until_idle();
-    for stream in &known {
+    for stream in &streams {
         assert!(stream.is_continued(), "{:?}", stream.state());
         let upstream = stream.upstream_request().headers;
         assert_eq!(upstream.text("x-api-owner"), Some("alice"));
@@ -117,12 +117,12 @@ fn request_without_a_key_makes_no_redis_call() {
 }
 
 #[test]
-fn a_redis_that_does_not_answer_is_given_up_at_the_deadline() {
+fn silent_redis_is_abandoned_at_the_deadline() {
     let host = host(Upstream::held());
     let waits = ask(&host, "k1");
-    let left = ask(&host, "k1");
+    let remaining = ask(&host, "k1");
     host.run_until_idle();
-    left.disconnect();
+    remaining.disconnect();
     assert!(waits.is_paused());
     host.advance(Duration::from_millis(200));
     assert_eq!(waits.status(), Some(503));

@@ -28,8 +28,8 @@ fn events_are_forwarded_with_stamps_and_unchanged_body() {
     assert_eq!(went.body_text(), r#"{"type":"view"}"#);
     let text = |name| went.headers.text(name);
     assert_eq!(text("x-user-id"), Some("alice"));
-    for gone in ["cookie", "authorization", "x-weir-write-key"] {
-        assert_eq!(text(gone), None, "{gone}");
+    for removed in ["cookie", "authorization", "x-weir-write-key"] {
+        assert_eq!(text(removed), None, "{removed}");
     }
     let keys = went
         .headers

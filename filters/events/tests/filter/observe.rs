@@ -56,10 +56,10 @@ fn dead_origin_loses_no_buffered_view_and_overflow_is_counted() {
         origin.calls.clear();
     }
     gate.host.advance(Duration::from_secs(60));
-    let kept = gate.origin.borrow().views().len() as u64;
-    assert_eq!(kept + dropped, 1_000);
-    assert!(kept >= 400, "{kept}");
-    assert_eq!(gate.metric("views_total.outcome.accepted"), kept);
+    let retained = gate.origin.borrow().views().len() as u64;
+    assert_eq!(retained + dropped, 1_000);
+    assert!(retained >= 400, "{retained}");
+    assert_eq!(gate.metric("views_total.outcome.accepted"), retained);
     assert!(gate.host.logged("the origin accepts views again"));
 }
 

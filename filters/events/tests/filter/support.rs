@@ -70,7 +70,7 @@ impl Gate {
 
     pub fn with(config: &str) -> Self {
         let origin = Rc::<RefCell<Origin>>::default();
-        let asked = Rc::clone(&origin);
+        let requested = Rc::clone(&origin);
         let host = Host::builder()
             .module_file(weir_stack::wasm::filter("events").unwrap())
             .vm_id("weir-events")
@@ -82,7 +82,7 @@ impl Gate {
             .cluster("weir_redis", Upstream::held())
             .cluster(
                 "weir_origin",
-                Upstream::scripted(move |call| asked.borrow_mut().answer(call)),
+                Upstream::scripted(move |call| requested.borrow_mut().answer(call)),
             )
             .start()
             .unwrap();

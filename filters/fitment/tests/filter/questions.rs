@@ -4,7 +4,7 @@ use serde_json::json;
 use weir_fitment::{Cluster, Placement, Spu};
 use weir_host_test::{Headers, StreamState};
 
-use super::support::{Gate, module, told};
+use super::support::{Gate, module, response};
 
 const QUESTION: &str = r#"{"vehicles":["1000001","1000002"],"skus":["S1","S2"]}"#;
 
@@ -24,7 +24,7 @@ fn question_is_answered_for_any_split_of_its_body() {
     let gate = shop();
     let (begin, end) = QUESTION.split_at(20);
     for pieces in [&[QUESTION][..], &[begin, end], &[begin, "", end]] {
-        let (status, json) = told(&gate.ask(pieces));
+        let (status, json) = response(&gate.ask(pieces));
         assert_eq!(status, 200);
         let expected = json!([
             { "sku": "S1", "answers": ["fits", "does_not"] },
@@ -35,7 +35,7 @@ fn question_is_answered_for_any_split_of_its_body() {
     let request = gate.host.request(0).method("POST").path("/fitment/check");
     let stream = request.body(QUESTION).trailer("x-sum", "1").send();
     gate.host.run_until_idle();
-    assert_eq!(told(&stream).0, 200, "behind it come trailers");
+    assert_eq!(response(&stream).0, 200, "behind it come trailers");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn oversized_body_is_refused_before_it_ends() {
     let stream = request.body(" ".repeat(60_000)).send_unfinished();
     assert_eq!(stream.state(), StreamState::Paused);
     stream.send_body(" ".repeat(10_000), false);
-    let (status, json) = told(&stream);
+    let (status, json) = response(&stream);
     assert_eq!(
         (status, json["error"].as_str()),
         (413, Some("body_too_long"))
@@ -69,7 +69,7 @@ fn page_request_with_a_body_is_refused() {
     let gate = shop();
     let path = "/fitment/skus?vehicle=1000001";
     let stream = gate.host.request(0).path(path).body("x").send();
-    assert_eq!(told(&stream).0, 400);
+    assert_eq!(response(&stream).0, 400);
     let stream = gate.host.request(0).path(path).send();
     gate.host.run_until_idle();
     let upstream = stream.upstream_request();
@@ -99,7 +99,7 @@ fn clients_that_leave_in_the_middle_leave_nothing() {
         request.body("{").send_unfinished().disconnect();
     }
     assert_eq!(gate.host.memory_pages(0), pages);
-    assert_eq!(told(&gate.ask(&[QUESTION])).0, 200);
+    assert_eq!(response(&gate.ask(&[QUESTION])).0, 200);
 }
 
 #[test]
@@ -116,14 +116,14 @@ fn bytes_of_any_kind_are_answered() {
         let request = gate.host.request(0).method("POST").path("/fitment/check");
         let stream = request.body(bytes).send();
         gate.host.run_until_idle();
-        let (status, _) = told(&stream);
+        let (status, _) = response(&stream);
         assert!([400, 422].contains(&status), "{bytes:?}: {status}");
     }
     assert!(gate.host.is_alive(0));
 }
 
 #[test]
-fn a_configuration_that_will_not_do_names_its_field() {
+fn invalid_configuration_is_refused_by_its_field() {
     for (config, field) in [
         (r#"{"redis":{},"plan":"x"}"#, "plan"),
         (r#"{"redis":{},"vehicles_max":0}"#, "vehicles_max"),

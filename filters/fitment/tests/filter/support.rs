@@ -76,7 +76,7 @@ impl Gate {
         let vehicles: Vec<_> = (1..=count)
             .map(|offset| VehicleId::from_number(1_000_000 + offset).ok())
             .collect();
-        let piece = MapPiece {
+        let chunk = MapPiece {
             before: 0,
             vehicles: &vehicles,
         };
@@ -88,7 +88,7 @@ impl Gate {
         self.run(&fit_vehicles_put::call(
             &VehicleMapKeys::new(PREFIX),
             1,
-            piece,
+            chunk,
             Some(head),
         ));
     }
@@ -143,7 +143,7 @@ impl Gate {
         let request = request.method("POST");
         let stream = pieces
             .iter()
-            .fold(request, |request, piece| request.body(*piece))
+            .fold(request, |request, chunk| request.body(*chunk))
             .send();
         self.host.run_until_idle();
         stream
@@ -151,7 +151,7 @@ impl Gate {
 }
 
 /// The filter's response to a client.
-pub fn told(stream: &Stream) -> (u16, Json) {
+pub fn response(stream: &Stream) -> (u16, Json) {
     let LocalReply { status, body, .. } = match stream.state() {
         StreamState::Replied(reply) => reply,
         other => panic!("{other:?}"),

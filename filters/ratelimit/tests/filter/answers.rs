@@ -1,6 +1,6 @@
 //! Responses to clients.
 
-use super::support::{Limiter, header, is_passed, told};
+use super::support::{Limiter, header, is_passed, response_header};
 
 const RULES: [&str; 2] = [
     r#"{ "name": "all", "limit": { "rate": 100, "per": "1m", "burst": 10 } }"#,
@@ -8,49 +8,52 @@ const RULES: [&str; 2] = [
 ];
 
 #[test]
-fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
+fn refusal_reports_remaining_quota_and_retry_time_per_policy() {
     let limiter = Limiter::new(&RULES);
     assert_eq!(limiter.passed("alice", 2), 2);
     let refused = limiter.ask("alice");
-    let told = |name: &str| header(&refused, name);
+    let reply = |name: &str| header(&refused, name);
     assert_eq!(refused.status(), Some(429));
     assert_eq!(
-        told("ratelimit-policy").unwrap(),
+        reply("ratelimit-policy").unwrap(),
         r#""all";q=10;w=6, "per-user";q=2;w=3600"#
     );
     // The host's clock starts 1,600 seconds into an hour.
     assert_eq!(
-        told("ratelimit").unwrap(),
+        reply("ratelimit").unwrap(),
         r#""all";r=8, "per-user";r=0;t=2800"#
     );
-    assert_eq!(told("retry-after").unwrap(), "2800");
-    assert_eq!(told("cache-control").unwrap(), "no-store");
-    assert_eq!(told("x-ratelimit-limit"), None);
+    assert_eq!(reply("retry-after").unwrap(), "2800");
+    assert_eq!(reply("cache-control").unwrap(), "no-store");
+    assert_eq!(reply("x-ratelimit-limit"), None);
     let body: String = refused.reply().unwrap().body_text();
     assert!(body.contains(r#""error":"rate_limited""#), "{body}");
     assert!(
         body.contains(r#""violated-policies":["per-user"]"#),
         "{body}"
     );
-    let kind = told("content-type").unwrap();
+    let kind = reply("content-type").unwrap();
     assert_eq!(kind, "application/problem+json");
 }
 
 #[test]
 fn allowed_requests_get_limit_headers_if_configured() {
     let quiet = Limiter::new(&RULES);
-    assert_eq!(told(&quiet.ask("alice"), "ratelimit"), None);
+    assert_eq!(response_header(&quiet.ask("alice"), "ratelimit"), None);
     let limiter = Limiter::with_responses(
         &RULES,
         r#""headers": { "on_allowed": true, "legacy": true }"#,
     );
     let passed = limiter.ask("alice");
     assert_eq!(
-        told(&passed, "ratelimit").unwrap(),
+        response_header(&passed, "ratelimit").unwrap(),
         r#""all";r=9;t=1, "per-user";r=1;t=2800"#
     );
     let passed = limiter.ask("alice");
-    assert_eq!(told(&passed, "x-ratelimit-remaining").unwrap(), "0");
+    assert_eq!(
+        response_header(&passed, "x-ratelimit-remaining").unwrap(),
+        "0"
+    );
     let refused = limiter.ask("alice");
     assert_eq!(header(&refused, "x-ratelimit-limit").unwrap(), "2");
     assert_eq!(header(&refused, "x-ratelimit-reset").unwrap(), "2800");
@@ -89,5 +92,5 @@ fn request_without_a_matching_rule_is_unchanged() {
     let limiter = Limiter::with_responses(&[rule], r#""headers": { "on_allowed": true }"#);
     let passed = limiter.ask("alice");
     assert!(is_passed(&passed));
-    assert_eq!(told(&passed, "ratelimit"), None);
+    assert_eq!(response_header(&passed, "ratelimit"), None);
 }

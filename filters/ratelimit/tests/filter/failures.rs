@@ -122,7 +122,7 @@ fn failing_redis_is_skipped_until_it_recovers() {
 }
 
 #[test]
-fn what_was_charged_here_goes_back_when_redis_refuses() {
+fn local_charge_is_refunded_when_redis_refuses() {
     let here = r#"{ "name": "here", "limit": { "rate": 1, "per": "1h" } }"#;
     let limiter = Limiter::with(&[here, &rule("open")], REDIS);
     let answer = |reply: &str| {
@@ -165,7 +165,7 @@ fn client_that_leaves_during_a_redis_wait_is_dropped() {
 }
 
 #[test]
-fn a_full_pump_falls_back_at_once() {
+fn full_pump_falls_back_immediately() {
     let limiter = Limiter::with(
         &[&rule("open")],
         r#""redis": { "waiting_max": 2, "batches_max": 1 }"#,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::support::{Limiter, header, is_passed, told};
+use super::support::{Limiter, header, is_passed, response_header};
 
 const PER_USER: &str =
     r#"{ "name": "per-user", "key": ["user"], "limit": { "rate": 2, "per": "1s", "burst": 3 } }"#;
@@ -39,7 +39,7 @@ fn fixed_and_sliding_windows_count_as_specified() {
 }
 
 #[test]
-fn what_one_rule_refuses_no_rule_is_charged_for() {
+fn request_refused_by_one_rule_is_charged_to_none() {
     let all = r#"{ "name": "all", "limit": { "rate": 1, "per": "1m", "burst": 5 } }"#;
     let limiter = Limiter::new(&[all, PER_USER]);
     assert_eq!(limiter.passed("alice", 20), 3);
@@ -76,7 +76,7 @@ fn requests_in_flight_count_until_they_end() {
 }
 
 #[test]
-fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
+fn shadow_rule_refuses_no_request_and_is_counted() {
     let shadow = PER_USER.replace(r#""name""#, r#""mode": "shadow", "name""#);
     let limiter = Limiter::with_responses(
         &[&shadow],
@@ -91,7 +91,7 @@ fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
             .header("x-weir-debug", secret)
             .send();
         assert!(is_passed(&stream));
-        told(&stream, "x-weir-ratelimit-shadow")
+        response_header(&stream, "x-weir-ratelimit-shadow")
     };
     let secret = super::support::DEBUG_SECRET;
     assert_eq!(shadow_header(secret, "alice").as_deref(), Some("per-user"));

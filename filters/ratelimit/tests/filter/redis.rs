@@ -111,7 +111,7 @@ fn requests_in_flight_in_redis_count_until_they_end() {
 }
 
 #[test]
-fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
+fn shadow_rule_counts_in_redis_and_refuses_no_request() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 5, "per": "1h" } }"#;
     let shared = RedisFixture::new(&[rule]);
     assert_eq!(shared.passed("any", 20), 20);
@@ -140,20 +140,23 @@ fn slices_save_calls_and_admit_no_more_than_the_limit() {
 }
 
 #[test]
-fn who_was_refused_costs_redis_nothing_until_it_may_pass() {
+fn refused_client_causes_no_redis_call_until_its_retry_time() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
     let shared = RedisFixture::new(&[rule]);
     let flood = |user: &str| {
-        let asked = (0..100).map(|_| {
+        let requested = (0..100).map(|_| {
             let stream = shared.limiter.request(0, user).send();
             shared.limiter.host.run_until_idle();
             stream
         });
-        asked.collect::<Vec<_>>()
+        requested.collect::<Vec<_>>()
     };
-    let heard = flood("alice");
-    assert_eq!(heard.iter().filter(|stream| is_passed(stream)).count(), 1);
-    assert_eq!(header(&heard[99], "retry-after").unwrap(), "3600");
+    let received = flood("alice");
+    assert_eq!(
+        received.iter().filter(|stream| is_passed(stream)).count(),
+        1
+    );
+    assert_eq!(header(&received[99], "retry-after").unwrap(), "3600");
     // One for each, and an earlier one that did not find the script.
     assert_eq!(shared.script_calls(), 3, "one passed, one was refused");
     assert_eq!(shared.limiter.count("limited", "r"), 99);

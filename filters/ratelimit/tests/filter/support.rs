@@ -69,13 +69,13 @@ impl Limiter {
 
     /// How many of `count` requests pass.
     pub fn passed(&self, user: &str, count: usize) -> usize {
-        let asked = (0..count).map(|_| self.ask(user));
-        asked.filter(is_passed).count()
+        let requested = (0..count).map(|_| self.ask(user));
+        requested.filter(is_passed).count()
     }
 
     /// A counter of one rule.
-    pub fn count(&self, what: &str, rule: &str) -> u64 {
-        self.metric(&format!("weir_ratelimit_{what}_total.rule.{rule}"))
+    pub fn count(&self, subject: &str, rule: &str) -> u64 {
+        self.metric(&format!("weir_ratelimit_{subject}_total.rule.{rule}"))
     }
 
     /// A counter. Filters publish their counters on ticks.
@@ -97,7 +97,7 @@ pub fn header(stream: &Stream, name: &str) -> Option<String> {
 }
 
 /// A header of the response that reaches the client.
-pub fn told(stream: &Stream, name: &str) -> Option<String> {
+pub fn response_header(stream: &Stream, name: &str) -> Option<String> {
     stream.respond(200, [("content-type", "text/plain")], "");
     let StreamState::Responded(response) = stream.state() else {
         panic!("{:?}", stream.state());

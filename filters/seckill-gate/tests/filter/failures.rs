@@ -143,9 +143,9 @@ fn requests_beyond_the_queue_limit_are_refused_at_once() {
 #[test]
 fn client_that_disconnects_in_the_queue_is_never_sent() {
     let gate = Gate::ready();
-    let gone = gate.buy("alice");
+    let stream = gate.buy("alice");
     gate.buy("bob");
-    gone.disconnect();
+    stream.disconnect();
     gate.host.run_until_idle();
     assert_eq!(super::support::users(&gate.host.calls()[0].body), ["bob"]);
 }
@@ -153,9 +153,9 @@ fn client_that_disconnects_in_the_queue_is_never_sent() {
 #[test]
 fn claim_of_a_disconnected_client_returns_with_the_next_batch() {
     let gate = Gate::ready();
-    let gone = gate.buy("alice");
+    let stream = gate.buy("alice");
     gate.host.run_until_idle();
-    gone.disconnect();
+    stream.disconnect();
     gate.answer_claims(|_user| granted(7));
     let [call] = &gate.host.calls()[..] else {
         panic!("a hand-back is under way")

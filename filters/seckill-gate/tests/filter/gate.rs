@@ -343,7 +343,7 @@ fn new_sale_in_the_catalogue_opens_within_one_poll() {
 }
 
 #[test]
-fn a_bad_configuration_is_refused_by_the_fields_path() {
+fn invalid_configuration_is_refused_by_its_field_path() {
     let refused = |from: &str, to: &str| {
         assert!(CONFIG.contains(from));
         let started = super::support::host(&CONFIG.replace(from, to)).start();

@@ -35,14 +35,14 @@ fn upstream(gate: &Gate, path: &str, user: &[u8]) -> Message {
 fn request_under_a_prefix_is_forwarded_with_its_signed_user() {
     let gate = gate();
     for path in ["/sales/open/reservations", "/orders/open.0.7/pay?now=1"] {
-        let seen = upstream(&gate, path, b"alice");
-        let value = header(&seen, "x-weir-user").unwrap();
-        let signature = header(&seen, "x-weir-user-signature").unwrap();
+        let headers = upstream(&gate, path, b"alice");
+        let value = header(&headers, "x-weir-user").unwrap();
+        let signature = header(&headers, "x-weir-user-signature").unwrap();
         let user = identity::verify(&ring("k1", SECRET), &value, &signature, NOW_MS + 50);
         assert_eq!(user.unwrap().as_str(), "alice");
-        assert_eq!(seen.headers.get_all("x-weir-user").count(), 1);
-        assert_eq!(header(&seen, "x-weir-claim"), None);
-        assert_eq!(header(&seen, "x-weir-verdict"), None);
+        assert_eq!(headers.headers.get_all("x-weir-user").count(), 1);
+        assert_eq!(header(&headers, "x-weir-claim"), None);
+        assert_eq!(header(&headers, "x-weir-verdict"), None);
     }
 }
 
@@ -55,9 +55,9 @@ fn user_header_is_absent_without_user_and_forged_is_removed() {
         ("/orders", b"alice"),
         ("/", b"alice"),
     ] {
-        let seen = upstream(&gate, path, user);
+        let headers = upstream(&gate, path, user);
         for name in ["x-weir-user", "x-weir-user-signature", "x-weir-claim"] {
-            assert_eq!(header(&seen, name), None, "{path} {name}");
+            assert_eq!(header(&headers, name), None, "{path} {name}");
         }
     }
 }
@@ -71,10 +71,10 @@ fn granted_request_carries_no_client_signed_user() {
         .header("x-weir-user-signature", "k1;00")
         .send();
     gate.answer_claims(|_user| granted(7));
-    let seen = request.upstream_request();
-    assert!(header(&seen, "x-weir-claim").is_some());
-    assert_eq!(header(&seen, "x-weir-user"), None);
-    assert_eq!(header(&seen, "x-weir-user-signature"), None);
+    let headers = request.upstream_request();
+    assert!(header(&headers, "x-weir-claim").is_some());
+    assert_eq!(header(&headers, "x-weir-user"), None);
+    assert_eq!(header(&headers, "x-weir-user-signature"), None);
 }
 
 #[test]

@@ -119,8 +119,8 @@ fn redis_error_reply_makes_next_call_use_a_new_connection() {
         assert!(next.is_continued());
         let open = gate.host.open_grpc_streams(Thread::Worker(0));
         gate.host.tick();
-        let left = gate.host.open_grpc_streams(Thread::Worker(0));
-        assert_eq!(left, open - 1, "the tick closes it");
+        let remaining = gate.host.open_grpc_streams(Thread::Worker(0));
+        assert_eq!(remaining, open - 1, "the tick closes it");
         gate.host.assert_sound();
     }
 }

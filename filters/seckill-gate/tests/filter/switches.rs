@@ -142,14 +142,14 @@ fn shadow_mode_counts_verdicts_and_passes_all_requests() {
     // Decided without Redis: these never wait.
     let later = ask("bob");
     assert!(later.is_continued() && !holds_claim(&later));
-    let nobody = ask("");
-    assert!(nobody.is_continued() && !holds_claim(&nobody));
+    let anonymous = ask("");
+    assert!(anonymous.is_continued() && !holds_claim(&anonymous));
 
     let counts = ["granted", "sold_out", "invalid_user", "unavailable"]
         .map(|word| (shadowed(&gate, word), gate.requests(word)));
     assert_eq!(counts, [(1, 0), (2, 0), (1, 0), (1, 0)]);
 
-    for stream in [happy, lost, late, later, nobody] {
+    for stream in [happy, lost, late, later, anonymous] {
         let upstream = stream.upstream_request();
         assert!(upstream.headers.get("x-weir-verdict").is_none());
     }
@@ -161,9 +161,9 @@ fn dry_run_grant_is_released_when_the_client_disconnects() {
         &of_open(r#""state":"open""#),
         &of_open(r#""state":"shadow""#),
     );
-    let gone = gate.buy("alice");
+    let stream = gate.buy("alice");
     gate.host.run_until_idle();
-    gone.disconnect();
+    stream.disconnect();
     gate.answer_claims(|_user| granted(7));
     let handed_back = "weir_seckill_gate_claims_handed_back_total";
     assert_eq!(gate.metric(handed_back), 1);

@@ -35,12 +35,15 @@ fn click_record_contains_the_visitor_data() {
     let [(_, rows)] = &batches[..] else {
         panic!("{batches:?}")
     };
-    let mut seen: Vec<_> = rows
+    let mut observed: Vec<_> = rows
         .iter()
         .map(|row| (row.address.unwrap().to_string(), row.clicks))
         .collect();
-    seen.sort();
-    assert_eq!(seen, [("192.0.2.7".into(), 2), ("2001:db8::1".into(), 1)]);
+    observed.sort();
+    assert_eq!(
+        observed,
+        [("192.0.2.7".into(), 2), ("2001:db8::1".into(), 1)]
+    );
     let row = &rows[0];
     assert_eq!(
         (row.agent.device, row.agent.os, row.agent.browser),
@@ -67,13 +70,13 @@ fn client_address_is_read_from_the_proxy_chain() {
     }
     flush(&gate);
     let (_, rows) = &gate.batches()[0];
-    let mut seen: Vec<_> = rows
+    let mut observed: Vec<_> = rows
         .iter()
         .map(|row| (row.address.unwrap().to_string(), row.clicks))
         .collect();
-    seen.sort();
+    observed.sort();
     // Without an entry in the chain, the connection's address is used.
-    assert_eq!(seen, [("192.0.2.7".into(), 1), ("192.0.2.9".into(), 2)]);
+    assert_eq!(observed, [("192.0.2.7".into(), 1), ("192.0.2.9".into(), 2)]);
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn redis_outage_queues_clicks_up_to_a_limit() {
 }
 
 #[test]
-fn clicks_may_be_left_uncounted() {
+fn click_counting_is_optional() {
     let gate = Gate::with(r#"{ "redis": {}, "clicks": { "enabled": false } }"#);
     gate.put("s/abc", &link());
     assert_eq!(status(&gate.click("/abc")), 302);

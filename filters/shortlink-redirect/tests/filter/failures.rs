@@ -77,7 +77,7 @@ fn click_limited_link_returns_503_without_redis_and_origin() {
 }
 
 #[test]
-fn more_than_may_wait_are_told_at_once() {
+fn requests_beyond_the_waiting_limit_are_answered_immediately() {
     let gate = Gate::with(
         r#"{ "redis": { "deadline_ms": 1000, "waiting_max": 10, "batches_max": 1 },
         "origin": { "limit": { "rate": 1, "per": "1s", "burst": 3 }, "waiting_max": 2 } }"#,
@@ -88,10 +88,10 @@ fn more_than_may_wait_are_told_at_once() {
     let streams: Vec<Stream> = (0..20)
         .map(|n| gate.request(0, &format!("/code{n}")).send())
         .collect();
-    let answered = |wanted| {
+    let answered = |expected| {
         streams
             .iter()
-            .filter(|stream| stream.status() == Some(wanted))
+            .filter(|stream| stream.status() == Some(expected))
             .count()
     };
     // One is in flight, ten wait for Redis, and two for the origin.

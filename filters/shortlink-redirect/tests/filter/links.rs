@@ -12,7 +12,7 @@ use super::support::{CONFIG, DOMAINS, Gate, TARGET, header, link, location, stat
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) Mobile/15E148";
 
 #[test]
-fn a_link_comes_from_redis_once_and_then_from_memory() {
+fn link_is_read_from_redis_once_and_then_from_memory() {
     let gate = Gate::new();
     gate.put("s/abc", &link());
     let first = gate.request(0, "/abc").send();
@@ -247,7 +247,7 @@ fn only_followed_redirects_use_up_the_click_limit() {
 }
 
 #[test]
-fn a_link_that_has_ended_is_gone() {
+fn ended_link_returns_410() {
     let gate = Gate::new();
     gate.put(
         "s/disabled",
@@ -310,7 +310,7 @@ fn edit_reaches_all_workers_after_the_next_poll() {
 }
 
 #[test]
-fn what_was_read_before_an_edit_is_not_remembered_after_it() {
+fn link_read_before_an_edit_is_not_cached_after_it() {
     let gate = Gate::with(r#"{ "redis": { "deadline_ms": 5000 }, "poll_interval_ms": 1000 }"#);
     gate.put("s/abc", &link());
     gate.host.advance(Duration::from_millis(990));
@@ -382,8 +382,8 @@ fn cached_link_is_refreshed_once_near_its_expiry() {
     for _ in 0..50 {
         assert_eq!(gate.location("/abc"), TARGET);
     }
-    let left: u64 = gate.redis(cmd("PTTL").arg(&key));
-    assert!(left > LIFE_MS - 3_600_000, "{left}");
+    let remaining: u64 = gate.redis(cmd("PTTL").arg(&key));
+    assert!(remaining > LIFE_MS - 3_600_000, "{remaining}");
     assert_eq!(calls(&gate), before + 1);
 }
 

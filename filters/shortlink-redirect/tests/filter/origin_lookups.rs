@@ -30,22 +30,22 @@ fn origin_answer_is_returned_and_cached() {
     );
     assert_eq!(gate.location("/abc"), "https://cold.example/");
     let origin = gate.origin.borrow();
-    let [asked] = &origin.asked[..] else {
-        panic!("{:?}", origin.asked)
+    let [requested] = &origin.requested[..] else {
+        panic!("{:?}", origin.requested)
     };
-    let told = |name| asked.headers.text(name);
-    assert_eq!(told(":method"), Some("GET"));
-    let path = told(":path").unwrap();
+    let reply = |name| requested.headers.text(name);
+    assert_eq!(reply(":method"), Some("GET"));
+    let path = reply(":path").unwrap();
     assert!(
         path.starts_with("/link-records/s/abc?for=click&click="),
         "{path}"
     );
-    assert_eq!((told("cookie"), told("user-agent")), (None, None));
-    assert_eq!(asked.timeout, Some(Duration::from_millis(500)));
+    assert_eq!((reply("cookie"), reply("user-agent")), (None, None));
+    assert_eq!(requested.timeout, Some(Duration::from_millis(500)));
 }
 
 #[test]
-fn what_is_unknown_is_remembered_for_a_while() {
+fn unknown_link_is_cached_for_a_limited_time() {
     let gate = Gate::new();
     let stream = gate.click("/abc").reply().unwrap();
     assert_eq!(
@@ -74,7 +74,7 @@ fn concurrent_requests_for_a_cold_link_share_one_lookup() {
     gate.host.run_until_idle();
     assert!(streams.iter().all(Stream::is_paused));
     assert_eq!(gate.lookups(), 1);
-    let lookup = gate.origin.borrow().asked[0].id;
+    let lookup = gate.origin.borrow().requested[0].id;
     gate.host.answer(lookup, found(TARGET));
     gate.host.run_until_idle();
     assert!(streams.iter().all(|stream| location(stream) == TARGET));
@@ -169,13 +169,13 @@ fn disconnect_during_an_origin_lookup_affects_no_other_client() {
     gate.host.run_until_idle();
     streams[0].disconnect();
     streams[1].disconnect();
-    let lookup = gate.origin.borrow().asked[0].id;
+    let lookup = gate.origin.borrow().requested[0].id;
     gate.host.answer(lookup, found(TARGET));
     gate.host.run_until_idle();
     assert_eq!(location(&streams[2]), TARGET);
     // All of them leave before anything is sent.
-    let gone: Vec<Stream> = (0..3).map(|_| gate.request(0, "/abd").send()).collect();
-    gone.iter().for_each(Stream::disconnect);
+    let removed: Vec<Stream> = (0..3).map(|_| gate.request(0, "/abd").send()).collect();
+    removed.iter().for_each(Stream::disconnect);
     gate.host.run_until_idle();
     assert_eq!(gate.lookups(), 1);
     gate.host.assert_sound();
@@ -190,7 +190,10 @@ fn origin_lookup_of_another_method_uses_no_click() {
     gate.host.run_until_idle();
     assert_eq!((status(&post), status(&head)), (405, 302));
     let origin = gate.origin.borrow();
-    let paths = origin.asked.iter().map(|call| call.headers.text(":path"));
+    let paths = origin
+        .requested
+        .iter()
+        .map(|call| call.headers.text(":path"));
     assert!(paths.eq([Some("/link-records/s/abc?for=look"); 2]));
 }
 

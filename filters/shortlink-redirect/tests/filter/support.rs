@@ -38,7 +38,7 @@ pub const NOW_MS: u64 = 1_700_000_000_000;
 pub struct Origin {
     /// Targets by `<domain>/<code>`.
     pub links: BTreeMap<String, String>,
-    pub asked: Vec<Call>,
+    pub requested: Vec<Call>,
     /// A response that replaces the regular one.
     pub reply: Option<Reply>,
 }
@@ -54,7 +54,7 @@ pub struct Gate {
 
 impl Origin {
     fn answer(&mut self, call: &Call) -> Reply {
-        self.asked.push(call.clone());
+        self.requested.push(call.clone());
         if let Some(reply) = &self.reply {
             return reply.clone();
         }
@@ -109,7 +109,7 @@ impl Gate {
         let server = runtime.block_on(started).unwrap();
         let connection = runtime.block_on(server.connection()).unwrap();
         let origin = Rc::<RefCell<Origin>>::default();
-        let asked = Rc::clone(&origin);
+        let requested = Rc::clone(&origin);
         let host = Host::builder()
             .module_file(weir_stack::wasm::filter("shortlink-redirect").unwrap())
             .vm_id("weir")
@@ -120,7 +120,7 @@ impl Gate {
             .cluster("weir_redis", redis_of(&server))
             .cluster(
                 "weir_origin",
-                Upstream::scripted(move |call| asked.borrow_mut().answer(call)),
+                Upstream::scripted(move |call| requested.borrow_mut().answer(call)),
             )
             .start()
             .unwrap();
@@ -219,7 +219,7 @@ impl Gate {
     }
 
     pub fn lookups(&self) -> usize {
-        self.origin.borrow().asked.len()
+        self.origin.borrow().requested.len()
     }
 
     /// A counter. Filters publish their counters on ticks.

@@ -92,7 +92,7 @@ pub fn cookie(headers: &Headers) -> Option<String> {
 }
 
 /// Status, headers and body of the filter's own response.
-pub fn told(stream: &Stream) -> (u16, Headers, String) {
+pub fn own_response(stream: &Stream) -> (u16, Headers, String) {
     match stream.state() {
         StreamState::Replied(reply) => (reply.status, reply.headers.clone(), reply.body_text()),
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weir_host_test::StreamState;
 
-use super::support::{Gate, config, cookie, module, told};
+use super::support::{Gate, config, cookie, module, own_response};
 
 /// The queue token in the response to a request that has passed.
 fn entered(stream: &weir_host_test::Stream) -> Option<String> {
@@ -39,16 +39,16 @@ fn newcomers_wait_in_order_across_workers() {
     let mut cookies = Vec::new();
     for number in 0..6 {
         let stream = gate.ask(number % 2, &[("accept", "text/html")]);
-        let (status, headers, page) = told(&stream);
+        let (status, headers, page) = own_response(&stream);
         assert_eq!(status, 503);
         assert!(page.contains("<main"), "{page}");
         cookies.push(cookie(&headers).unwrap());
     }
     gate.look();
     for (number, cookie) in cookies.iter().enumerate() {
-        let (_, _, body) = told(&gate.ask((number + 1) % 2, &[("cookie", cookie)]));
-        let told: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(told["position"], number as u64 + 1);
+        let (_, _, body) = own_response(&gate.ask((number + 1) % 2, &[("cookie", cookie)]));
+        let document: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(document["position"], number as u64 + 1);
     }
 }
 
@@ -70,7 +70,7 @@ fn arbitrary_header_bytes_are_answered_without_memory_growth() {
             .header("x-weir-room", bytes)
             .send();
         gate.host.run_until_idle();
-        assert_eq!(told(&stream).0, 503);
+        assert_eq!(own_response(&stream).0, 503);
     };
     hostile.iter().for_each(|bytes| ask(bytes));
     let pages = gate.host.memory_pages(0);
@@ -96,7 +96,7 @@ fn clients_that_leave_in_the_middle_leave_nothing() {
 }
 
 #[test]
-fn a_configuration_that_will_not_do_names_its_field() {
+fn invalid_configuration_is_refused_by_its_field() {
     for (config, field) in [
         (config(r#", "claim": "1s" "#), "rooms[0].claim"),
         (
@@ -120,7 +120,7 @@ fn room_request_stays_within_its_budget() {
     let session = entered(&gate.ask(0, &[])).expect("a session");
     let inside = gate.ask(0, &[("cookie", &session)]).cost().fuel;
     let gate = Gate::new(r#", "mode": "paused" "#, 1);
-    let (_, headers, _) = told(&gate.ask(0, &[]));
+    let (_, headers, _) = own_response(&gate.ask(0, &[]));
     let waiting = cookie(&headers).unwrap();
     let position = gate.ask(0, &[("cookie", &waiting)]).cost().fuel;
     println!("inside {inside}, position {position} instructions");

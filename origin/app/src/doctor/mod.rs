@@ -122,8 +122,8 @@ async fn look(
     };
     let redis = match asks_redis {
         true => {
-            let asked = redis::ask(&config.redis_url, &config.key_prefix, &logins).await;
-            asked.context("--redis-url")?
+            let response = redis::ask(&config.redis_url, &config.key_prefix, &logins).await;
+            response.context("--redis-url")?
         }
         false => Vec::new(),
     };
@@ -204,7 +204,7 @@ fn not_examined(
         ),
     ];
     let left_out = left_out.into_iter().filter(|(is_left_out, _)| *is_left_out);
-    left_out.map(|(_, what)| what.to_owned()).collect()
+    left_out.map(|(_, subject)| subject.to_owned()).collect()
 }
 
 async fn envoy(command: &DoctorCommand, examined: &mut Vec<String>) -> Result<Option<Envoy>> {

@@ -25,10 +25,10 @@ pub(super) async fn ask(
         // The address contains no password.
         let address = address_of(url)?;
         let redis = Redis::new(url, prefix)?;
-        let said = read_facts(&redis, address.clone()).await;
-        let said = said.unwrap_or_else(|error| unreachable(address.clone(), &error));
-        let is_away = said.away.is_some();
-        nodes.push(said);
+        let response = read_facts(&redis, address.clone()).await;
+        let response = response.unwrap_or_else(|error| unreachable(address.clone(), &error));
+        let is_away = response.away.is_some();
+        nodes.push(response);
         // An address that does not answer is reported once, not once per login.
         let logins = logins.iter().filter(|_| !is_away);
         for login in logins {

@@ -109,9 +109,9 @@ impl AuthLayer {
     /// Authenticates the caller of a request.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = match bearer(headers) {
-            Some(shown) => {
-                let shown = std::str::from_utf8(shown).map_err(|_| unknown())?;
-                self.opened_by(shown).await?
+            Some(displayed) => {
+                let displayed = std::str::from_utf8(displayed).map_err(|_| unknown())?;
+                self.opened_by(displayed).await?
             }
             // With another authorization header, the cookie does not apply.
             None if headers.contains_key(header::AUTHORIZATION) => None,
@@ -151,7 +151,7 @@ async fn check(
         None => tenancy::refusal(rules.tenants, &caller, &mut request).await,
         refusal => refusal,
     };
-    let noting = rules.audit_timing(request.method());
+    let timing = rules.audit_timing(request.method());
     let intent = AuditedRequest::from_request(&request, route).with_caller(&caller);
     let run = async {
         match refusal {
@@ -159,7 +159,7 @@ async fn check(
             None => next.run(request).await,
         }
     };
-    let response = post.auth.noted(noting, intent, run).await;
+    let response = post.auth.run_audited(timing, intent, run).await;
     match pass {
         Some(pass) => pass.until_sent(response),
         None => response,
@@ -198,13 +198,13 @@ impl AuthLayer {
         response
     }
 
-    async fn noted(
+    async fn run_audited(
         &self,
-        noting: AuditTiming,
+        timing: AuditTiming,
         intent: Intent,
         run: impl Future<Output = Response>,
     ) -> Response {
-        match noting {
+        match timing {
             AuditTiming::Never => run.await,
             AuditTiming::Before => self.note(intent, run).await,
             AuditTiming::Behind => {
@@ -252,12 +252,12 @@ impl AuditedRequest {
 }
 
 fn verdict(response: &Response) -> Verdict {
-    let made = response.headers().get(header::LOCATION);
-    let made = made.and_then(|value| value.to_str().ok());
+    let created = response.headers().get(header::LOCATION);
+    let created = created.and_then(|value| value.to_str().ok());
     Verdict {
         at_ms: now_ms(),
         status: response.status().as_u16(),
-        made: made.unwrap_or_default().to_owned(),
+        made: created.unwrap_or_default().to_owned(),
     }
 }
 

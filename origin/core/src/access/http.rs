@@ -51,12 +51,12 @@ const UNKNOWN_KEY: Refusal =
 
 /// The routes of keys, the audit trail and tenants.
 fn admin() -> Api<AuthLayer> {
-    let heeds = RouteRules::HEEDS;
-    let key = heeds.refuses(&[UNKNOWN_KEY]);
+    let reads = RouteRules::HEEDS;
+    let key = reads.refuses(&[UNKNOWN_KEY]);
     let api = Api::admin(Area::Access)
         .route(
             routes!(create),
-            heeds.refuses(&[
+            reads.refuses(&[
                 TENANT_LIMIT,
                 TOO_MANY_KEYS,
                 INVALID_KEY,
@@ -64,9 +64,9 @@ fn admin() -> Api<AuthLayer> {
                 BODY_TOO_LARGE,
             ]),
         )
-        .route(routes!(list), heeds)
+        .route(routes!(list), reads)
         .route(routes!(one, revoke), key)
-        .route(routes!(audit), heeds);
+        .route(routes!(audit), reads);
     tenants::add(api)
 }
 
@@ -307,9 +307,9 @@ async fn create(
         return Err(invalid(detail));
     }
     let id = key::new_id().map_err(no_random)?;
-    let shown = key::new_key(&id).map_err(no_random)?;
+    let displayed = key::new_key(&id).map_err(no_random)?;
     let stored = StoredKey {
-        hash: key::hash(&shown),
+        hash: key::hash(&displayed),
         id,
         name: new.name,
         role,
@@ -338,8 +338,11 @@ async fn create(
     info!(key = stored.id, by = caller.0.id, "key created");
     let location = [(header::LOCATION, format!("/access/keys/{}", stored.id))];
     let view = stored.into();
-    let made = MadeKey { view, key: shown };
-    Ok((StatusCode::CREATED, location, Json(made)))
+    let created = MadeKey {
+        view,
+        key: displayed,
+    };
+    Ok((StatusCode::CREATED, location, Json(created)))
 }
 
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -374,15 +377,15 @@ async fn list(
 /// The requested tenant. A tenant's key can only read its own tenant.
 fn asked_tenant<'a>(
     caller: &'a Caller,
-    asked: Option<&'a str>,
+    requested: Option<&'a str>,
 ) -> Result<Option<&'a str>, Problem> {
     let own = caller.tenant().map(|tenant| tenant.name.as_str());
-    let asked = asked.filter(|asked| !asked.is_empty());
-    match (own, asked) {
-        (Some(own), Some(asked)) if own != asked => Err(auth_layer::forbidden(
+    let requested = requested.filter(|requested| !requested.is_empty());
+    match (own, requested) {
+        (Some(own), Some(requested)) if own != requested => Err(auth_layer::forbidden(
             "tenant: a tenant's key can only read its own tenant",
         )),
-        (own, asked) => Ok(own.or(asked)),
+        (own, requested) => Ok(own.or(requested)),
     }
 }
 

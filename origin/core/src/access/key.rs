@@ -35,8 +35,8 @@ pub(super) fn new_key(id: &str) -> Result<String, NoRandom> {
 }
 
 /// The id in a presented key; `None` if it is malformed.
-pub(super) fn id_of(shown: &str) -> Option<&str> {
-    let (id, secret) = shown.strip_prefix(PREFIX)?.split_once('_')?;
+pub(super) fn id_of(presented: &str) -> Option<&str> {
+    let (id, secret) = presented.strip_prefix(PREFIX)?.split_once('_')?;
     let is_hex = |text: &str, bytes: usize| {
         text.len() == 2 * bytes && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
@@ -44,13 +44,13 @@ pub(super) fn id_of(shown: &str) -> Option<&str> {
 }
 
 /// The hash of a key, which SQL stores.
-pub(super) fn hash(shown: &str) -> Vec<u8> {
-    digest(&SHA256, shown.as_bytes()).as_ref().to_vec()
+pub(super) fn hash(presented: &str) -> Vec<u8> {
+    digest(&SHA256, presented.as_bytes()).as_ref().to_vec()
 }
 
-/// Whether `shown` is the key with the hash `kept`. Runs in constant time.
-pub(super) fn is_key(shown: &str, kept: &[u8]) -> bool {
-    hash(shown).ct_eq(kept).into()
+/// Whether `presented` is the key with the hash `stored`. Runs in constant time.
+pub(super) fn is_key(presented: &str, stored: &[u8]) -> bool {
+    hash(presented).ct_eq(stored).into()
 }
 
 /// A new session secret, as in the cookie.
@@ -64,9 +64,9 @@ pub(super) fn proof(secret: &str, of_key: &[u8]) -> Vec<u8> {
     hmac::sign(&key, secret.as_bytes()).as_ref().to_vec()
 }
 
-/// Whether `secret` matches the proof `kept`.
-pub(super) fn is_proof(secret: &str, of_key: &[u8], kept: &[u8]) -> bool {
-    proof(secret, of_key).ct_eq(kept).into()
+/// Whether `secret` matches the proof `stored`.
+pub(super) fn is_proof(secret: &str, of_key: &[u8], stored: &[u8]) -> bool {
+    proof(secret, of_key).ct_eq(stored).into()
 }
 
 /// Twenty random bits.
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_with_its_key() {
+    fn session_ends_with_its_key() {
         let secret = new_secret().unwrap();
-        let kept = proof(&secret, b"one key");
-        assert!(is_proof(&secret, b"one key", &kept));
-        assert!(!is_proof(&secret, b"another key", &kept));
-        assert!(!is_proof(&new_secret().unwrap(), b"one key", &kept));
+        let retained = proof(&secret, b"one key");
+        assert!(is_proof(&secret, b"one key", &retained));
+        assert!(!is_proof(&secret, b"another key", &retained));
+        assert!(!is_proof(&new_secret().unwrap(), b"one key", &retained));
     }
 }

@@ -77,7 +77,7 @@ struct Parts {
     behind: TrailWriter,
     attempts: Attempts,
     /// Cached callers by the hash of their key, with their expiry.
-    known: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
+    cached: Mutex<HashMap<Vec<u8>, (Caller, u64)>>,
     metrics: AccessMetrics,
     settings: Settings,
     areas: &'static [Area],
@@ -127,7 +127,7 @@ impl Access {
             behind: TrailWriter::new(trail.clone(), metrics.audit_lost.clone()),
             trail,
             attempts: Attempts::default(),
-            known: Mutex::default(),
+            cached: Mutex::default(),
             metrics,
             settings,
             areas,
@@ -146,24 +146,24 @@ impl Access {
     }
 
     fn known_keys(&self) -> MutexGuard<'_, HashMap<Vec<u8>, (Caller, u64)>> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the caller with this key; `None` if the key is invalid.
-    async fn holder(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
-        let Some(id) = key::id_of(shown) else {
+    async fn holder(&self, presented: &str) -> Result<Option<Caller>, SqlError> {
+        let Some(id) = key::id_of(presented) else {
             return Ok(None);
         };
-        let (hash, now_ms) = (key::hash(shown), now_ms());
-        let known = self.known_keys().get(&hash).cloned();
-        if let Some((caller, until_ms)) = known
+        let (hash, now_ms) = (key::hash(presented), now_ms());
+        let existing = self.known_keys().get(&hash).cloned();
+        if let Some((caller, until_ms)) = existing
             && now_ms < until_ms
         {
             return Ok(Some(caller));
         }
         let stored = self.0.store.key(id).await?;
         let good =
-            stored.filter(|stored| stored.is_good(now_ms) && key::is_key(shown, &stored.hash));
+            stored.filter(|stored| stored.is_good(now_ms) && key::is_key(presented, &stored.hash));
         let caller = match good {
             Some(stored) => self.caller_of(&stored).await?,
             None => None,
@@ -185,11 +185,11 @@ impl Access {
 
     fn remember(&self, hash: Vec<u8>, caller: Caller, now_ms: u64) {
         let ends_ms = caller.0.expires_at_ms.unwrap_or(u64::MAX);
-        let mut known = self.known_keys();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
+        let mut existing = self.known_keys();
+        if existing.len() >= KNOWN_MAX {
+            existing.clear();
         }
-        known.insert(hash, (caller, ends_ms.min(now_ms + KNOWN_MS)));
+        existing.insert(hash, (caller, ends_ms.min(now_ms + KNOWN_MS)));
     }
 
     /// Clears the cache of callers.
@@ -200,10 +200,10 @@ impl Access {
 
 impl AuthLayer {
     /// Returns the caller with this token or key; `None` if it is neither.
-    async fn opened_by(&self, shown: &str) -> Result<Option<Caller>, SqlError> {
-        match self.token.is(shown.as_bytes()) {
+    async fn opened_by(&self, presented: &str) -> Result<Option<Caller>, SqlError> {
+        match self.token.is(presented.as_bytes()) {
             true => Ok(Some(self.bootstrap())),
-            false => self.access.holder(shown).await,
+            false => self.access.holder(presented).await,
         }
     }
 
@@ -239,10 +239,10 @@ impl Caller {
     }
 
     fn in_session(mut self, id: String, expires_at_ms: u64) -> Self {
-        let who = Arc::make_mut(&mut self.0);
-        who.session = Some(id);
-        let ends_ms = who.expires_at_ms.unwrap_or(u64::MAX);
-        who.expires_at_ms = Some(ends_ms.min(expires_at_ms));
+        let user = Arc::make_mut(&mut self.0);
+        user.session = Some(id);
+        let ends_ms = user.expires_at_ms.unwrap_or(u64::MAX);
+        user.expires_at_ms = Some(ends_ms.min(expires_at_ms));
         self
     }
 

@@ -36,11 +36,11 @@ impl AuthLayer {
         let now_ms = now_ms();
         // If the key was revoked a moment ago, the proof uses an empty key, and the session never authenticates.
         let holder = self.holder_now(&caller.0.id).await?;
-        let known = holder.map(|(_, known)| known).unwrap_or_default();
+        let existing = holder.map(|(_, existing)| existing).unwrap_or_default();
         let session = StoredSession {
             id: id.clone(),
             key_id: caller.0.id.clone(),
-            proof: key::proof(&secret, &known),
+            proof: key::proof(&secret, &existing),
             created_at_ms: now_ms,
             expires_at_ms: now_ms + self.session_ms(),
         };
@@ -57,8 +57,8 @@ impl AuthLayer {
     /// Returns the caller with this key id at present, and the hash or secret that the session's proof uses.
     async fn holder_now(&self, key_id: &str) -> Result<Option<(Caller, Vec<u8>)>, SqlError> {
         if key_id == ADMIN_TOKEN_ID {
-            let known = self.token.secret().to_vec();
-            return Ok(Some((self.bootstrap(), known)));
+            let existing = self.token.secret().to_vec();
+            return Ok(Some((self.bootstrap(), existing)));
         }
         let stored = self.access.0.store.key(key_id).await?;
         let Some(stored) = stored.filter(|stored| stored.is_good(now_ms())) else {
@@ -78,11 +78,11 @@ impl AuthLayer {
             return Ok(None);
         };
         let holder = self.holder_now(&session.key_id).await?;
-        let Some((caller, known)) = holder else {
+        let Some((caller, existing)) = holder else {
             return Ok(None);
         };
         let is_good =
-            now_ms < session.expires_at_ms && key::is_proof(secret, &known, &session.proof);
+            now_ms < session.expires_at_ms && key::is_proof(secret, &existing, &session.proof);
         if !is_good {
             return Ok(None);
         }
@@ -179,7 +179,7 @@ mod tests {
             let secure = set_cookie(Some("i.s"), &headers(&[tls])).unwrap();
             assert_eq!(secure, format!("{expected}; Secure"));
         }
-        let gone = set_cookie(None, &HeaderMap::new()).unwrap();
-        assert!(gone.to_str().unwrap().ends_with("; Max-Age=0"));
+        let removed = set_cookie(None, &HeaderMap::new()).unwrap();
+        assert!(removed.to_str().unwrap().ends_with("; Max-Age=0"));
     }
 }

@@ -96,17 +96,17 @@ struct CallerView {
 
 impl From<Caller> for CallerView {
     fn from(caller: Caller) -> Self {
-        let who = caller.0.as_ref().clone();
+        let user = caller.0.as_ref().clone();
         Self {
-            id: who.id,
-            name: who.name,
-            role: who.role.map(Role::label),
-            scopes: who.scopes.words(),
-            domains: who.domains,
-            tags: who.tags,
-            tenant: who.tenant.map(|tenant| tenant.name.clone()),
-            session: who.session.is_some(),
-            expires_at_ms: who.expires_at_ms,
+            id: user.id,
+            name: user.name,
+            role: user.role.map(Role::label),
+            scopes: user.scopes.words(),
+            domains: user.domains,
+            tags: user.tags,
+            tenant: user.tenant.map(|tenant| tenant.name.clone()),
+            session: user.session.is_some(),
+            expires_at_ms: user.expires_at_ms,
         }
     }
 }
@@ -155,10 +155,10 @@ async fn sign_in(
     let headers = request.headers().clone();
     let address = request.extensions().get::<PeerAddress>();
     let address = address.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
-    let asked = auth_layer::AuditedRequest::from_request(&request, route.as_str());
+    let requested = auth_layer::AuditedRequest::from_request(&request, route.as_str());
     let TypedBody(SignIn { key }) = TypedBody::from_request(request, &()).await?;
     let caller = auth.let_in(key.trim(), address).await?;
-    let intent = asked.with_caller(&caller);
+    let intent = requested.with_caller(&caller);
     let begin = async {
         match auth.begin_session(&caller).await {
             Ok((cookie, caller)) => session_response(&cookie, caller, &headers),
@@ -170,13 +170,13 @@ async fn sign_in(
 
 impl AuthLayer {
     /// Authenticates a sign-in. An address with too many failures has to wait.
-    async fn let_in(&self, shown: &str, address: IpAddr) -> Result<Caller, Problem> {
+    async fn let_in(&self, presented: &str, address: IpAddr) -> Result<Caller, Problem> {
         let attempts = &self.access.0.attempts;
         if let Some(wait_ms) = attempts.wait_ms(address, now_ms()) {
             self.access.0.metrics.sign_in("too_many");
             return Err(too_many(wait_ms));
         }
-        let Some(caller) = self.opened_by(shown).await? else {
+        let Some(caller) = self.opened_by(presented).await? else {
             attempts.failed(address, now_ms());
             self.access.0.metrics.sign_in("refused");
             warn!(%address, "console sign-in with an invalid key");

@@ -321,14 +321,14 @@ fn invalid(mistakes: &[(String, String)]) -> Problem {
 
 fn not_put(refused: PutTenantOutcome) -> Problem {
     match refused {
-        PutTenantOutcome::NamesTaken(taken) => {
-            let taken: Vec<String> = taken
+        PutTenantOutcome::NamesTaken(accepted) => {
+            let accepted: Vec<String> = accepted
                 .iter()
-                .map(|(what, n)| format!("{n} {what}"))
+                .map(|(subject, n)| format!("{n} {subject}"))
                 .collect();
             let detail = format!(
                 "{} already have such a name: set takes_over to give them to the tenant",
-                taken.join(" and ")
+                accepted.join(" and ")
             );
             TENANT_NAMES_TAKEN.because(detail)
         }

@@ -263,6 +263,8 @@ fn view(row: &Row) -> Result<EntryView, sqlx::Error> {
         source: row.text("source")?,
         status: row.maybe("status")?,
         ended_at_ms: row.maybe("ended_at_ms")?,
-        made: row.maybe_text("made")?.filter(|made| !made.is_empty()),
+        made: row
+            .maybe_text("made")?
+            .filter(|created| !created.is_empty()),
     })
 }

@@ -119,7 +119,7 @@ impl Document {
     pub fn merge(&mut self, other: Self) {
         for (key, operation) in other.operations {
             match self.operations.get_mut(&key) {
-                Some(known) => known.merge(operation),
+                Some(existing) => existing.merge(operation),
                 None => drop(self.operations.insert(key, operation)),
             }
         }
@@ -171,7 +171,7 @@ impl Document {
         let refusals = self.operations.values();
         let refusals = refusals.flat_map(|operation| &operation.refusals);
         for refusal in refusals.chain(&[NO_ROUTE, NO_METHOD]) {
-            whole["info"]["x-error-codes"][refusal.code] = refusal.meaning.into();
+            whole["info"]["x-error-codes"][refusal.code] = refusal.description.into();
         }
         whole
     }
@@ -235,7 +235,10 @@ impl Operation {
         };
         for parameter in others.into_iter().flatten() {
             let place = |one: &Value| (one["in"].clone(), one["name"].clone());
-            if own.iter().all(|known| place(known) != place(parameter)) {
+            if own
+                .iter()
+                .all(|existing| place(existing) != place(parameter))
+            {
                 own.push(parameter.clone());
             }
         }
@@ -275,7 +278,10 @@ fn by_status(refusals: &[Refusal]) -> BTreeMap<u16, Vec<Refusal>> {
     let mut all: BTreeMap<u16, Vec<Refusal>> = BTreeMap::new();
     for refusal in refusals {
         let of_status = all.entry(refusal.status.as_u16()).or_default();
-        if of_status.iter().all(|known| known.code != refusal.code) {
+        if of_status
+            .iter()
+            .all(|existing| existing.code != refusal.code)
+        {
             of_status.push(*refusal);
         }
     }
@@ -290,7 +296,7 @@ fn response(described: Value, refusals: &[Refusal]) -> Value {
     };
     let meanings = refusals
         .iter()
-        .map(|refusal| format!("`{}`: {}", refusal.code, refusal.meaning));
+        .map(|refusal| format!("`{}`: {}", refusal.code, refusal.description));
     let own = whole["description"].as_str().map(str::to_owned);
     let sentences: Vec<String> = own.into_iter().chain(meanings).collect();
     whole["description"] = sentences.join("; ").into();

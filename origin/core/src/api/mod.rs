@@ -85,7 +85,7 @@ pub struct RouteRules {
     /// Whether its POST changes nothing, so that `read` suffices.
     pub is_question: bool,
     /// When a POST is recorded in the audit trail.
-    pub noting: AuditTiming,
+    pub audit_timing: AuditTiming,
     /// Whether keys restricted to some domains or tags may use it.
     pub is_narrow: bool,
     /// Refusals of the handler itself, in up to four lists.
@@ -112,7 +112,7 @@ impl RouteRules {
         Self {
             tenants,
             is_question: false,
-            noting: AuditTiming::Before,
+            audit_timing: AuditTiming::Before,
             is_narrow: false,
             refusals: [&[]; 4],
         }
@@ -136,8 +136,8 @@ impl RouteRules {
 
     /// Sets when the route's POST is recorded in the audit trail.
     #[must_use]
-    pub const fn audited_at(mut self, noting: AuditTiming) -> Self {
-        self.noting = noting;
+    pub const fn audited_at(mut self, timing: AuditTiming) -> Self {
+        self.audit_timing = timing;
         self
     }
 
@@ -161,7 +161,7 @@ impl RouteRules {
     pub(crate) fn audit_timing(&self, method: &Method) -> AuditTiming {
         match self.level(method) {
             Level::Read => AuditTiming::Never,
-            Level::Write if *method == Method::POST => self.noting,
+            Level::Write if *method == Method::POST => self.audit_timing,
             Level::Write => AuditTiming::Before,
         }
     }
@@ -329,7 +329,7 @@ fn refusals_of_guard(method: &Method, rules: &RouteRules) -> Vec<Refusal> {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        refusal.because(refusal.meaning)
+        refusal.because(refusal.description)
     }
 }
 

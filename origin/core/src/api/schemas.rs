@@ -153,8 +153,8 @@ fn require_defaults(schema: &mut Value) {
     if names.is_empty() {
         return;
     }
-    let known = schema["required"].as_array().into_iter().flatten();
-    names.extend(known.filter_map(Value::as_str).map(str::to_owned));
+    let existing = schema["required"].as_array().into_iter().flatten();
+    names.extend(existing.filter_map(Value::as_str).map(str::to_owned));
     schema["required"] = json!(names);
 }
 

@@ -32,9 +32,9 @@ impl AdminToken {
         Ok(Self(token.as_bytes().into()))
     }
 
-    /// Whether `shown` is the token. Runs in constant time, except that it reveals a difference in length.
-    pub fn is(&self, shown: &[u8]) -> bool {
-        self.0.ct_eq(shown).into()
+    /// Whether `presented` is the token. Runs in constant time, except that it reveals a difference in length.
+    pub fn is(&self, presented: &[u8]) -> bool {
+        self.0.ct_eq(presented).into()
     }
 
     /// The token itself, as a secret for proofs that expire with it.

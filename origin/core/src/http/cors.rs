@@ -87,15 +87,15 @@ impl Cors {
         }
     }
 
-    fn preflight(&self, origin: HeaderValue, wanted: Option<&HeaderValue>) -> Response {
+    fn preflight(&self, origin: HeaderValue, requested: Option<&HeaderValue>) -> Response {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         self.write(origin, headers);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_S);
         // Allow all requested headers: the routes validate headers themselves.
-        if let Some(wanted) = wanted.filter(|wanted| wanted.len() <= HEADERS_LEN_MAX) {
-            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+        if let Some(requested) = requested.filter(|requested| requested.len() <= HEADERS_LEN_MAX) {
+            headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
         response
     }
@@ -111,8 +111,8 @@ pub(super) async fn share(State(cors): State<Cors>, request: Request, next: Next
         request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = match &origin {
         Some(origin) if is_preflight => {
-            let wanted = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
-            cors.preflight(origin.clone(), wanted)
+            let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS);
+            cors.preflight(origin.clone(), requested)
         }
         _ => next.run(request).await,
     };

@@ -84,8 +84,8 @@ impl Edges {
         };
         let path = request.uri().path_and_query();
         let path = path.map_or(request.uri().path(), |path| path.as_str());
-        let asked = (request.method().as_str(), path);
-        match Stamp::verify(keys, value, signature, asked, now_ms()) {
+        let requested = (request.method().as_str(), path);
+        match Stamp::verify(keys, value, signature, requested, now_ms()) {
             Ok(_) => Ok(()),
             Err(error) => Err(refusal(error.to_string())),
         }
@@ -97,25 +97,26 @@ impl Edges {
         body: &T,
         at_ms: u64,
         version: &str,
-        asked: &HeaderMap,
+        requested: &HeaderMap,
     ) -> Result<Response<Body>, Problem> {
         let etag = format!("\"{version}-{at_ms}\"");
-        let known = asked.get(header::IF_NONE_MATCH);
-        let mut response = if known.is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
-            StatusCode::NOT_MODIFIED.into_response()
-        } else {
-            let sealed = document::seal(self.keys()?, at_ms, body);
-            let text = sealed.map_err(|error| {
-                error!(%error, feed = T::KIND, "cannot write a feed");
-                FEED_UNAVAILABLE.because("cannot write the feed")
-            })?;
-            let mut response = text.into_response();
-            let content_type = HeaderValue::from_static(CONTENT_TYPE);
-            response
-                .headers_mut()
-                .insert(header::CONTENT_TYPE, content_type);
-            response
-        };
+        let existing = requested.get(header::IF_NONE_MATCH);
+        let mut response =
+            if existing.is_some_and(|existing| existing.as_bytes() == etag.as_bytes()) {
+                StatusCode::NOT_MODIFIED.into_response()
+            } else {
+                let sealed = document::seal(self.keys()?, at_ms, body);
+                let text = sealed.map_err(|error| {
+                    error!(%error, feed = T::KIND, "cannot write a feed");
+                    FEED_UNAVAILABLE.because("cannot write the feed")
+                })?;
+                let mut response = text.into_response();
+                let content_type = HeaderValue::from_static(CONTENT_TYPE);
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_TYPE, content_type);
+                response
+            };
         let headers = response.headers_mut();
         // Versions contain only characters that are valid in an ETag.
         if let Ok(etag) = HeaderValue::from_str(&etag) {

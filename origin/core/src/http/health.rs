@@ -206,9 +206,9 @@ impl From<CallError> for ProbeFailure {
 
 /// Runs a check with a timeout.
 async fn in_time<E: Into<ProbeFailure>>(
-    asked: impl Future<Output = Result<(), E>>,
+    requested: impl Future<Output = Result<(), E>>,
 ) -> Result<(), ProbeFailure> {
-    match tokio::time::timeout(PING_LIMIT, asked).await {
+    match tokio::time::timeout(PING_LIMIT, requested).await {
         Ok(answer) => answer.map_err(Into::into),
         Err(_) => Err(ProbeFailure {
             error: format!("no answer within {PING_LIMIT:?}"),

@@ -38,19 +38,19 @@ pub(super) async fn log(
         span.record("request_id", id);
     }
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let asked = SpanRequest {
+    let requested = SpanRequest {
         method: request.method().clone(),
         route: route.to_owned(),
     };
     let headers = request.headers().clone();
-    let answer = traces::request(&headers, asked, next.run(request), status);
+    let answer = traces::request(&headers, requested, next.run(request), status);
     async {
         let start = Instant::now();
         let response = answer.await;
-        let took = start.elapsed();
-        let latency_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let elapsed = start.elapsed();
+        let latency_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let status = response.status().as_u16();
-        metrics.count(route, status, took);
+        metrics.count(route, status, elapsed);
         if log.includes(status) {
             info!(status, latency_us, "answered");
         }

@@ -44,22 +44,22 @@ pub struct LiveAnswers {
     stop: CancellationToken,
     free: Arc<Semaphore>,
     /// Number of open streams per tenant.
-    taken: Arc<Mutex<HashMap<String, usize>>>,
+    used: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// A tenant's open stream. Dropping it frees its slot.
 struct LiveSlot {
     of: String,
-    taken: Arc<Mutex<HashMap<String, usize>>>,
+    used: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl Drop for LiveSlot {
     fn drop(&mut self) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = taken.get_mut(&self.of) {
+        let mut accepted = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = accepted.get_mut(&self.of) {
             *count -= 1;
             if *count == 0 {
-                taken.remove(&self.of);
+                accepted.remove(&self.of);
             }
         }
     }
@@ -69,8 +69,12 @@ impl Default for LiveAnswers {
     fn default() -> Self {
         let stop = CancellationToken::new();
         let free = Arc::new(Semaphore::new(ANSWERS_MAX));
-        let taken = Arc::default();
-        Self { stop, free, taken }
+        let accepted = Arc::default();
+        Self {
+            stop,
+            free,
+            used: accepted,
+        }
     }
 }
 
@@ -83,15 +87,15 @@ impl LiveAnswers {
 
     /// Reserves a stream for the tenant `of`; `None`: the tenant has reached its limit.
     fn take(&self, of: &str) -> Option<LiveSlot> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.entry(of.to_owned()).or_default();
+        let mut accepted = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = accepted.entry(of.to_owned()).or_default();
         if *count >= TENANTS_ANSWERS_MAX {
             return None;
         }
         *count += 1;
         Some(LiveSlot {
             of: of.to_owned(),
-            taken: Arc::clone(&self.taken),
+            used: Arc::clone(&self.used),
         })
     }
 
@@ -115,7 +119,7 @@ impl LiveAnswers {
             return Ok((no_store, Json(read().await?)).into_response());
         }
         let too_many = || TOO_MANY_STREAMS.because("too many live viewers; please try again");
-        let taken = of
+        let accepted = of
             .map(|of| self.take(of).ok_or_else(too_many))
             .transpose()?;
         let place = self.free.clone().try_acquire_owned();
@@ -124,7 +128,7 @@ impl LiveAnswers {
         let (sender, receiver) = mpsc::channel(1);
         let stop = self.stop.clone();
         tokio::spawn(async move {
-            let _places = (place, taken);
+            let _places = (place, accepted);
             let send = send_all(first, sender, read);
             stop.run_until_cancelled(send).await;
         });

@@ -16,7 +16,7 @@ pub struct Refusal {
     /// Short title.
     pub title: &'static str,
     /// Description of the code in the document.
-    pub meaning: &'static str,
+    pub description: &'static str,
 }
 
 /// 404: no route has this path.
@@ -109,35 +109,47 @@ impl Refusal {
         status: StatusCode,
         code: &'static str,
         title: &'static str,
-        meaning: &'static str,
+        description: &'static str,
     ) -> Self {
         Self {
             status,
             code,
             title,
-            meaning,
+            description,
         }
     }
 
     /// Creates a 404.
-    pub const fn not_found(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, code, title, meaning)
+    pub const fn not_found(
+        code: &'static str,
+        title: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, title, description)
     }
 
     /// Creates a 409.
-    pub const fn conflict(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
-        Self::new(StatusCode::CONFLICT, code, title, meaning)
+    pub const fn conflict(
+        code: &'static str,
+        title: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Self::new(StatusCode::CONFLICT, code, title, description)
     }
 
     /// Creates a 422.
-    pub const fn invalid(code: &'static str, title: &'static str, meaning: &'static str) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, meaning)
+    pub const fn invalid(
+        code: &'static str,
+        title: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, title, description)
     }
 
     /// Creates a 503 that the client may retry after one second.
-    pub const fn unavailable(code: &'static str, meaning: &'static str) -> Self {
+    pub const fn unavailable(code: &'static str, description: &'static str) -> Self {
         let title = "Temporarily unavailable";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, meaning)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, title, description)
     }
 
     /// Returns the problem with the detail of this occurrence.

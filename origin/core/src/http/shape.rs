@@ -29,7 +29,7 @@ pub(super) fn errors_in<T: ToSchema>(body: &Value, usage: Use) -> Vec<Validation
     schemas::normalize_all(&mut parts, |_| Use::Request);
     schema["components"]["schemas"] = json!(parts);
     jsonschema::validator_for(&schema)
-        .map_or_else(|_| Vec::new(), |known| errors_with(&known, body))
+        .map_or_else(|_| Vec::new(), |existing| errors_with(&existing, body))
 }
 
 fn errors_with(validator: &Validator, body: &Value) -> Vec<ValidationError> {

@@ -213,8 +213,8 @@ impl Outbox {
                 return Ok(());
             }
             if *next_seq > leased.next_seq {
-                let noted = self.queue.advance(self.name, holder, leased, *next_seq);
-                if !noted.await.map_err(|error| error.to_string())? {
+                let recorded = self.queue.advance(self.name, holder, leased, *next_seq);
+                if !recorded.await.map_err(|error| error.to_string())? {
                     // Another origin has leased the subject.
                     return Ok(());
                 }

@@ -109,8 +109,8 @@ impl CallError {
     }
 
     /// An error for a reply that the command does not give.
-    pub fn unexpected(what: &'static str, detail: String) -> Self {
-        RedisError::from((ErrorKind::UnexpectedReturnType, what, detail)).into()
+    pub fn unexpected(subject: &'static str, detail: String) -> Self {
+        RedisError::from((ErrorKind::UnexpectedReturnType, subject, detail)).into()
     }
 }
 
@@ -195,8 +195,8 @@ impl Redis {
     pub async fn run_all(&self, calls: &[Call]) -> Result<Vec<Value>, CallError> {
         let by_digest = |call: &Call| command("EVALSHA", &call.script.sha1_hex(), call);
         let by_source = |call: &Call| command("EVAL", call.script.source, call);
-        let what = calls.first().map_or("", |call| call.script.name);
-        let values = traced_call(REDIS, what, async {
+        let subject = calls.first().map_or("", |call| call.script.name);
+        let values = traced_call(REDIS, subject, async {
             match self.query_all(calls.iter().map(by_digest).collect()).await {
                 Err(CallError::Redis(error)) if is_unknown_script(&error) => {
                     self.query_all(calls.iter().map(by_source).collect()).await
@@ -204,7 +204,7 @@ impl Redis {
                 other => other,
             }
         });
-        let values = self.record_refusal(what, values.await)?;
+        let values = self.record_refusal(subject, values.await)?;
         Ok(values.into_iter().map(resp_value).collect())
     }
 
@@ -331,9 +331,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_in_the_url_stays_out_of_logs() {
+    async fn password_in_the_url_is_not_logged() {
         let redis = Redis::new("redis://:hush@127.0.0.1:1", "weir").unwrap();
-        let shown = format!("{redis:?}");
-        assert!(shown.contains("weir") && !shown.contains("hush"), "{shown}");
+        let message = format!("{redis:?}");
+        assert!(
+            message.contains("weir") && !message.contains("hush"),
+            "{message}"
+        );
     }
 }

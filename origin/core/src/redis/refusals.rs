@@ -59,7 +59,7 @@ struct ReasonLabel {
 
 #[derive(Debug)]
 struct Times {
-    seen: Instant,
+    observed: Instant,
     logged: Instant,
 }
 
@@ -90,7 +90,7 @@ impl Refusals {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut kinds: Vec<_> = recent
             .iter()
-            .map(|(kind, times)| (times.seen.elapsed(), *kind))
+            .map(|(kind, times)| (times.observed.elapsed(), *kind))
             .filter(|(ago, _)| *ago < INTERVAL)
             .collect();
         kinds.sort();
@@ -105,8 +105,9 @@ impl Refusals {
         if !self.is_due(kind, Instant::now()) {
             return;
         }
-        let (said, remedy) = (&refusal.error, kind.remedy());
-        let text = format!("Redis refuses \"{command}\" at \"{address}\": \"{said}\": {remedy}");
+        let (response, remedy) = (&refusal.error, kind.remedy());
+        let text =
+            format!("Redis refuses \"{command}\" at \"{address}\": \"{response}\": {remedy}");
         match kind.is_passing() {
             true => warn!(reason, "{text}"),
             false => error!(reason, "{text}"),
@@ -118,13 +119,13 @@ impl Refusals {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(times) = recent.get_mut(&kind) else {
             let times = Times {
-                seen: now,
+                observed: now,
                 logged: now,
             };
             recent.insert(kind, times);
             return true;
         };
-        times.seen = now;
+        times.observed = now;
         let is_due = now.duration_since(times.logged) >= INTERVAL;
         if is_due {
             times.logged = now;

@@ -11,7 +11,7 @@ use super::SqlError;
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
     /// One permit per waiting or running call.
-    taken: Semaphore,
+    used: Semaphore,
     /// One permit per running call, in FIFO order.
     working: Semaphore,
 }
@@ -22,7 +22,7 @@ impl ConcurrencyLimit {
         let most = Semaphore::MAX_PERMITS;
         let working_max = working_max.clamp(1, most);
         Self {
-            taken: Semaphore::new(working_max.saturating_add(waiting_max).min(most)),
+            used: Semaphore::new(working_max.saturating_add(waiting_max).min(most)),
             working: Semaphore::new(working_max),
         }
     }
@@ -35,7 +35,7 @@ impl ConcurrencyLimit {
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
     ) -> Result<T, SqlError> {
-        let _taken = self.taken.try_acquire().map_err(|_| SqlError::Overloaded)?;
+        let _taken = self.used.try_acquire().map_err(|_| SqlError::Overloaded)?;
         let _working = self
             .working
             .acquire()
@@ -46,7 +46,7 @@ impl ConcurrencyLimit {
 
     /// Number of calls that would be accepted now.
     pub fn room(&self) -> usize {
-        self.taken.available_permits()
+        self.used.available_permits()
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use tokio::task::yield_now;
 
     #[tokio::test]
-    async fn calls_queue_and_those_beyond_the_queue_are_refused_at_once() {
+    async fn calls_queue_and_are_refused_beyond_the_queue_limit() {
         let shed = Arc::new(ConcurrencyLimit::new(1, 1));
         let (end, ended) = oneshot::channel::<()>();
         let (first, second) = (shed.clone(), shed.clone());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn abandoned_call_frees_its_queue_place() {
+    async fn abandoned_call_frees_its_queue_slot() {
         let shed = Arc::new(ConcurrencyLimit::new(1, 0));
         let endless = shed.clone();
         let task = tokio::spawn(async move { endless.run::<()>(pending()).await });

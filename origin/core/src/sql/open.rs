@@ -315,10 +315,10 @@ mod tests {
             panic!("it was opened");
         };
         assert!(error.is_away());
-        let told = error.to_string();
+        let message = error.to_string();
         assert!(
-            told.contains("refused") && !told.contains("secret"),
-            "{told}"
+            message.contains("refused") && !message.contains("secret"),
+            "{message}"
         );
     }
 }

@@ -85,8 +85,8 @@ pub struct LimitExceeded {
 
 impl LimitExceeded {
     /// Returns an error if `count` exceeds `max`.
-    pub fn check(what: &'static str, count: u64, max: u64) -> Option<Self> {
-        (count > max).then_some(Self { what, max })
+    pub fn check(subject: &'static str, count: u64, max: u64) -> Option<Self> {
+        (count > max).then_some(Self { what: subject, max })
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_limit_can_be_reached_but_not_exceeded() {
+    fn tenant_limit_is_inclusive() {
         assert_eq!(LimitExceeded::check("rooms", 3, 3), None);
         let over = LimitExceeded::check("rooms", 4, 3).map(|over| over.to_string());
         assert_eq!(over.as_deref(), Some("the tenant's limit is 3 rooms"));

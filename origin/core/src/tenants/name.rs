@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_short_and_has_single_hyphens_inside() {
+    fn name_is_short_and_has_only_single_inner_hyphens() {
         for good in ["a", "7", "acme", "acme-2", "a-b-c", &"x".repeat(20)] {
             assert_eq!(tenant(good).as_str(), good);
         }

@@ -239,15 +239,15 @@ async fn refusal(
         return Ok(Some(PutTenantOutcome::TooMany));
     }
     let range = NameRange::from(&tenant.name);
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     for count in counts.iter().filter(|_| !takes_over) {
         let row = tx.one(within(count.named, &range)).await?;
         match row.map_or(Ok(0), |row| row.number("n"))? {
             0 => {}
-            n => taken.push((count.what, n)),
+            n => accepted.push((count.what, n)),
         }
     }
-    Ok((!taken.is_empty()).then_some(PutTenantOutcome::NamesTaken(taken)))
+    Ok((!accepted.is_empty()).then_some(PutTenantOutcome::NamesTaken(accepted)))
 }
 
 /// Binds the changeable fields, in the order of the statements above.

@@ -130,15 +130,15 @@ impl ArchiveWork {
         let Some(held) = self.held.get_mut(source) else {
             return Ok(Step::Moved);
         };
-        let noted = self
+        let recorded = self
             .store
             .archives()
             .note_archive(source, held.from, end, now_ms)
             .await?;
-        if noted != end {
+        if recorded != end {
             // Another process has begun this step and may have written some of its files.
             held.cut = Some(ArchiveCut {
-                at: noted,
+                at: recorded,
                 is_noted: true,
             });
             return Ok(Step::Taken);
@@ -147,9 +147,9 @@ impl ArchiveWork {
         let count: usize = files.values().map(Vec::len).sum();
         for (path, events) in files {
             let source = source.clone();
-            let made = tokio::task::spawn_blocking(move || file(&source, &events)).await;
-            let made = made.map_err(|error| WorkError::Outage(error.to_string()))?;
-            let bytes = made.map_err(ArchiveError::from).map_err(outage)?;
+            let created = tokio::task::spawn_blocking(move || file(&source, &events)).await;
+            let created = created.map_err(|error| WorkError::Outage(error.to_string()))?;
+            let bytes = created.map_err(ArchiveError::from).map_err(outage)?;
             let put = self.archive.folder.put(&path, bytes).await;
             put.map_err(outage)?;
         }
@@ -183,12 +183,12 @@ pub(super) fn day_folder(event_type: &str, day: u64) -> String {
 /// The files of a step by path, one for each type and hour. An event that was sent twice is included once.
 fn files(source: &str, held: &PendingFile, end: Position) -> BTreeMap<String, Vec<Archived>> {
     let mut files: BTreeMap<String, Vec<Archived>> = BTreeMap::new();
-    let mut known = HashSet::new();
+    let mut existing = HashSet::new();
     // Kafka source names contain slashes.
     let source = source.replace('/', ".");
     for event in held.events.iter().filter(|event| event.position < end) {
         let envelope = &event.envelope;
-        if !known.insert((envelope.id.as_str(), envelope.fingerprint)) {
+        if !existing.insert((envelope.id.as_str(), envelope.fingerprint)) {
             continue;
         }
         let hours = envelope.received_ms / HOUR_MS;

@@ -26,9 +26,9 @@ pub(super) async fn call(
             let mut outcomes = Vec::with_capacity(events.len());
             for event in events.iter() {
                 let alone = Arc::new(vec![event.clone()]);
-                let told = try_call(handler, &alone, limit).await;
-                let told = told.unwrap_or_else(|error| vec![Outcome::Failed(error.message)]);
-                outcomes.extend(told);
+                let reply = try_call(handler, &alone, limit).await;
+                let reply = reply.unwrap_or_else(|error| vec![Outcome::Failed(error.message)]);
+                outcomes.extend(reply);
             }
             outcomes
         }
@@ -45,8 +45,8 @@ async fn try_call(
     events: &Arc<Vec<Delivery>>,
     limit: Duration,
 ) -> Result<Vec<Outcome>, CallError> {
-    let (handler, given) = (handler.clone(), events.clone());
-    let outcomes = within(limit, async move { handler.handle(&given).await }).await?;
+    let (handler, input) = (handler.clone(), events.clone());
+    let outcomes = within(limit, async move { handler.handle(&input).await }).await?;
     match outcomes.len() == events.len() {
         true => Ok(outcomes),
         false => Err(CallError {

@@ -42,14 +42,14 @@ pub(super) struct Watch {
     pub(super) marks: Arc<dyn Marks>,
     pub(super) log: Arc<dyn EventLog>,
     pub(super) metrics: EventMetrics,
-    seen: BTreeMap<Source, CheckedMark>,
+    observed: BTreeMap<Source, CheckedMark>,
 }
 
 /// The checkpoint as last read or written.
 #[derive(Clone, Copy)]
 struct CheckedMark {
     at: Position,
-    looked: Instant,
+    checked_at: Instant,
 }
 
 impl Watch {
@@ -64,18 +64,24 @@ impl Watch {
             marks,
             log,
             metrics,
-            seen: BTreeMap::new(),
+            observed: BTreeMap::new(),
         }
     }
 
     /// Forgets all other sources: other readers move their checkpoints.
     pub(super) fn keep(&mut self, sources: &[Source]) {
-        self.seen.retain(|source, _| sources.contains(source));
+        self.observed.retain(|source, _| sources.contains(source));
     }
 
     fn saw(&mut self, source: &Source, at: Position) {
         let looked = Instant::now();
-        self.seen.insert(source.clone(), CheckedMark { at, looked });
+        self.observed.insert(
+            source.clone(),
+            CheckedMark {
+                at,
+                checked_at: looked,
+            },
+        );
     }
 
     /// Where to resume a source at `position`.
@@ -85,11 +91,11 @@ impl Watch {
         position: Position,
     ) -> Result<Position, WorkError> {
         let mark = self.marks.read(source).await.map_err(WorkError::Outage)?;
-        let seen = self.seen.get(source).map(|seen| seen.at);
+        let observed = self.observed.get(source).map(|observed| observed.at);
         match mark {
             Some(mark) if mark >= position => self.saw(source, mark),
             // The checkpoint is where this reader left it, so an operator skipped the events in between.
-            Some(_) if mark == seen => self.put(source, position).await?,
+            Some(_) if mark == observed => self.put(source, position).await?,
             _ => return self.go_back(source, position, mark).await,
         }
         Ok(position)
@@ -97,8 +103,8 @@ impl Watch {
 
     /// Begins a source: at its start if it had no position, or after records that the log has deleted.
     pub(super) async fn begin(&mut self, source: &Source, at: Position) -> Result<(), WorkError> {
-        match self.seen.get(source) {
-            Some(seen) if seen.at >= at => Ok(()),
+        match self.observed.get(source) {
+            Some(observed) if observed.at >= at => Ok(()),
             _ => self.put(source, at).await,
         }
     }
@@ -138,8 +144,8 @@ impl Watch {
         source: &Source,
         at: Position,
     ) -> Result<Option<Position>, WorkError> {
-        let seen = self.seen.get(source);
-        if seen.is_some_and(|seen| seen.looked.elapsed() < LOOK) {
+        let observed = self.observed.get(source);
+        if observed.is_some_and(|observed| observed.checked_at.elapsed() < LOOK) {
             return Ok(None);
         }
         let mark = self.marks.read(source).await.map_err(WorkError::Outage)?;
@@ -168,7 +174,7 @@ impl Watch {
         let to = self.log.place(source, target).await?.min(position);
         let group = &self.group;
         let first = self.log.place(source, Target::Start).await?;
-        if matches!(target, Target::Position(wanted) if wanted < first) {
+        if matches!(target, Target::Position(requested) if requested < first) {
             error!(group, %source, ?target, to, "the group's derived data is lost, and the log has only a part of its events");
         }
         warn!(group, %source, position, ?mark, to, "the group's derived data is lost; replaying the log");

@@ -193,11 +193,11 @@ impl<W: Work> Runner<W> {
             self.read().await?;
         }
         if let Some(batch) = self.batch.take() {
-            let taken = self.take(&batch).await;
-            if taken.is_err() {
+            let accepted = self.take(&batch).await;
+            if accepted.is_err() {
                 self.batch = Some(batch);
             }
-            taken?;
+            accepted?;
         }
         self.succeeded();
         Ok(RunnerStep::Go)
@@ -247,9 +247,9 @@ impl<W: Work> Runner<W> {
         let is_paused = store.is_paused(group).await?;
         let sources: Vec<Source> = self.positions.keys().cloned().collect();
         for source in sources {
-            let known = self.deps.store.position(&self.deps.group, &source).await?;
-            if known != self.positions.get(&source).copied() {
-                self.start(&source, known).await?;
+            let existing = self.deps.store.position(&self.deps.group, &source).await?;
+            if existing != self.positions.get(&source).copied() {
+                self.start(&source, existing).await?;
             }
         }
         self.look_at = Instant::now() + self.deps.times.look;
@@ -262,11 +262,11 @@ impl<W: Work> Runner<W> {
     /// Resumes a source at its position in SQL.
     async fn start(&mut self, source: &Source, position: Option<u64>) -> Result<(), WorkError> {
         self.batch.take_if(|batch| batch.source == *source);
-        let sought = match position {
+        let query = match position {
             Some(position) => Some(self.work.place(source, position).await?),
             None => None,
         };
-        let at = self.reader.start_at(source, sought).await?;
+        let at = self.reader.start_at(source, query).await?;
         let (group, store) = (&self.deps.group, &self.deps.store);
         let now_ms = (self.deps.clock)();
         match position {

@@ -80,7 +80,7 @@ impl Inner {
             return Outcome::Refused("cannot encode the event as JSON".to_owned());
         };
         match self.sender.send(id, body).await {
-            Ok(status) => judged(status),
+            Ok(status) => status_outcome(status),
             Err(SendError::Id) => {
                 Outcome::Refused("the event's id is not a valid header value".to_owned())
             }
@@ -90,7 +90,7 @@ impl Inner {
 }
 
 /// Only 410 is permanent. Any other error may be a misconfiguration that gets repaired.
-fn judged(status: StatusCode) -> Outcome {
+fn status_outcome(status: StatusCode) -> Outcome {
     match status {
         status if status.is_success() => Outcome::Done,
         StatusCode::GONE => Outcome::Refused("answered 410".to_owned()),

@@ -121,8 +121,8 @@ impl EventWork {
                 return;
             }
             let chosen = picked.iter().filter_map(|at| events.get(*at).cloned());
-            let told = call::call(self.handler(), chosen.collect(), self.times.handle_max).await;
-            for (at, outcome) in picked.into_iter().zip(told) {
+            let replies = call::call(self.handler(), chosen.collect(), self.times.handle_max).await;
+            for (at, outcome) in picked.into_iter().zip(replies) {
                 if let Some(slot) = outcomes.get_mut(at) {
                     *slot = Some(outcome);
                 }
@@ -271,15 +271,15 @@ impl EventWork {
             settled.push(SettledRetry { retry, settlement });
         }
         self.metrics.given_up(&group, dead_count(&settled));
-        let left = self
+        let remaining = self
             .store
             .retry_queue()
             .settle(&group, source, &settled, now_ms)
             .await?;
-        for (one, left) in settled.iter().zip(left) {
-            match left {
+        for (one, remaining) in settled.iter().zip(remaining) {
+            match remaining {
                 0 => drop(self.waiting.remove(&one.retry.unit)),
-                left => drop(self.waiting.insert(one.retry.unit.clone(), left)),
+                remaining => drop(self.waiting.insert(one.retry.unit.clone(), remaining)),
             }
         }
         Ok(())
@@ -289,31 +289,31 @@ impl EventWork {
     async fn compensate(&self) -> Result<(), WorkError> {
         let group = &self.group.name;
         let now_ms = (self.clock)();
-        for asked in self
+        for requested in self
             .store
             .replays()
             .compensations_due(group, now_ms, 1)
             .await?
         {
-            let failure = self.recompute(&asked.unit).await?;
+            let failure = self.recompute(&requested.unit).await?;
             let Some(failure) = failure else {
-                self.store.replays().compensated(group, &asked).await?;
+                self.store.replays().compensated(group, &requested).await?;
                 self.metrics.recomputed(group);
                 continue;
             };
             error!(
                 error = failure,
                 group,
-                unit = asked.unit,
+                unit = requested.unit,
                 "cannot recompute a customer"
             );
-            let after_ms = usize::try_from(asked.tries).ok();
+            let after_ms = usize::try_from(requested.tries).ok();
             let after_ms = after_ms.and_then(|tries| self.times.retries_after_ms.get(tries));
             let due_ms = after_ms.map(|after_ms| now_ms.saturating_add(*after_ms));
             let store = &self.store;
             store
                 .replays()
-                .postpone_compensation(group, &asked, due_ms, &failure)
+                .postpone_compensation(group, &requested, due_ms, &failure)
                 .await?;
         }
         Ok(())
@@ -383,21 +383,23 @@ impl Work for EventWork {
             let message = format!("{RETRIES_MAX} events are already in retry");
             return Err(WorkError::Outage(message));
         }
-        let known = self.progress.take();
-        let known = known.filter(|known| known.source == batch.source && known.from == from);
-        let mut outcomes = known.map_or_else(|| vec![None; events.len()], |known| known.outcomes);
+        let existing = self.progress.take();
+        let existing =
+            existing.filter(|existing| existing.source == batch.source && existing.from == from);
+        let mut outcomes =
+            existing.map_or_else(|| vec![None; events.len()], |existing| existing.outcomes);
         self.handle(
             &events,
             |unit| self.waiting.contains_key(unit),
             &mut outcomes,
         )
         .await;
-        let tried: Vec<bool> = outcomes
+        let attempted: Vec<bool> = outcomes
             .iter()
             .flatten()
             .map(|o| *o == Outcome::Done)
             .collect();
-        if self.health.is_outage(&tried) {
+        if self.health.is_outage(&attempted) {
             let error = first_failure(&outcomes);
             Self::forget_failures(&mut outcomes);
             self.progress = Some(Progress {
@@ -410,7 +412,7 @@ impl Work for EventWork {
         }
         let step = self.write(batch, from, &events, &outcomes).await;
         match &step {
-            Ok(Step::Taken) => self.health.note(&tried),
+            Ok(Step::Taken) => self.health.note(&attempted),
             // SQL is unavailable. Keep the outcomes, so that nothing is handled twice if SQL recovers before the
             // process ends.
             Err(_) => {

@@ -97,7 +97,7 @@ pub(super) async fn collect(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let sender = sender(&events, &headers)?;
-    taken(events, sender, &headers, body).await
+    accept_events(events, sender, &headers, body).await
 }
 
 /// Query of a business system.
@@ -139,10 +139,10 @@ pub(super) async fn push(
         consent: Consent::Full,
     };
     let sender = Sender { stamps, user: None };
-    taken(events, sender, &headers, body).await
+    accept_events(events, sender, &headers, body).await
 }
 
-async fn taken(
+async fn accept_events(
     events: Events,
     sender: Sender,
     headers: &HeaderMap,
@@ -229,7 +229,7 @@ fn check_content(headers: &HeaderMap) -> Result<Encoding, Problem> {
     let essence = parts.next().unwrap_or_default();
     let is_known = CONTENT_TYPES
         .iter()
-        .any(|known| essence.eq_ignore_ascii_case(known));
+        .any(|existing| essence.eq_ignore_ascii_case(existing));
     let is_utf8 = |part: &str| match part.split_once('=') {
         Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
             value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")

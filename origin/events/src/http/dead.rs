@@ -114,9 +114,9 @@ pub(super) struct ReplacementEvent {
 pub(super) async fn replace_event(
     events: Events,
     Path(id): Path<String>,
-    TypedBody(mended): TypedBody<ReplacementEvent>,
+    TypedBody(repaired): TypedBody<ReplacementEvent>,
 ) -> Result<Json<LetterView>, Problem> {
-    let letter = admin::replace_refused(&events, &id, mended.event.get().to_owned()).await?;
+    let letter = admin::replace_refused(&events, &id, repaired.event.get().to_owned()).await?;
     Ok(Json(LetterView::from(&letter)))
 }
 
@@ -191,8 +191,11 @@ pub(super) async fn resend_many(
     let group = which.group.as_deref().map(group_name);
     let limit = which.limit.unwrap_or(RESEND_MAX);
     let resent = admin::resend_many(&events, group, which.reason.as_deref(), limit);
-    let (taken, left) = resent.await?;
-    Ok(Json(ResentMany { taken, left }))
+    let (accepted, remaining) = resent.await?;
+    Ok(Json(ResentMany {
+        taken: accepted,
+        left: remaining,
+    }))
 }
 
 fn group_name(name: &str) -> &str {

@@ -27,7 +27,7 @@ impl Encoding {
     /// Looks up an encoding by its name in `content-encoding`.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
         let mut names = CONTENT_ENCODINGS.iter().zip(Self::ALL);
-        let found = names.find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
+        let found = names.find(|(existing, _)| name.eq_ignore_ascii_case(existing.as_bytes()));
         found.map(|(_, encoding)| encoding)
     }
 

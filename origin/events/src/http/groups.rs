@@ -35,7 +35,7 @@ struct GroupParam(
 pub(super) async fn list(events: Events) -> Result<Json<EventGroups>, Problem> {
     let mut groups = Vec::new();
     for group in events.groups() {
-        groups.push(shown(&events, group).await?);
+        groups.push(group_view(&events, group).await?);
     }
     Ok(Json(EventGroups { groups }))
 }
@@ -55,7 +55,7 @@ pub(super) async fn get(
     Path(name): Path<String>,
 ) -> Result<Json<GroupView>, Problem> {
     let group = find(&events, &name)?;
-    Ok(Json(shown(&events, group).await?))
+    Ok(Json(group_view(&events, group).await?))
 }
 
 /// Target of a seek; set exactly one of the first three fields.
@@ -263,25 +263,25 @@ fn find<'a>(events: &'a Events, name: &str) -> Result<&'a GroupHandle, Problem> 
         .ok_or_else(|| UNKNOWN_GROUP.because("there is no such group"))
 }
 
-async fn shown(events: &Events, group: &GroupHandle) -> Result<GroupView, Problem> {
-    let standing = group_status(events, group).await?;
+async fn group_view(events: &Events, group: &GroupHandle) -> Result<GroupView, Problem> {
+    let current = group_status(events, group).await?;
     let (store, now_ms) = (events.store(), events.now_ms());
-    let oldest_ms = standing.lag.oldest_ms.into_iter();
-    let oldest_ms = oldest_ms.chain(standing.retries.oldest_ms).min();
+    let oldest_ms = current.lag.oldest_ms.into_iter();
+    let oldest_ms = oldest_ms.chain(current.retries.oldest_ms).min();
     let position = |(source, position): (Source, Option<Position>)| PositionView {
         source: source.to_string(),
         position,
     };
     Ok(GroupView {
         name: group.name.clone(),
-        state: standing.said.state,
-        error: standing.said.error,
+        state: current.report.state,
+        error: current.report.error,
         topics: group.topics.clone(),
-        positions: standing.positions.into_iter().map(position).collect(),
-        lag_bytes: standing.lag.bytes,
-        lag_records: standing.lag.records,
+        positions: current.positions.into_iter().map(position).collect(),
+        lag_bytes: current.lag.bytes,
+        lag_records: current.lag.records,
         oldest_age_ms: oldest_ms.map(|oldest_ms| now_ms.saturating_sub(oldest_ms)),
-        retries: standing.retries.count,
+        retries: current.retries.count,
         dead_letters: store.letters().dead_letter_count(&group.name).await?,
         compensations: store.replays().compensation_count(&group.name).await?,
     })

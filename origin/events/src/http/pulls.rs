@@ -45,7 +45,7 @@ pub(super) async fn list(events: Events) -> Result<Json<EventPulls>, Problem> {
     for pull in events.pulls() {
         let state = events.store().pulls().pull(pull.name.as_str()).await?;
         pulls.push(PullView {
-            cursor: pull.source.shown(&state.cursor),
+            cursor: pull.source.display_cursor(&state.cursor),
             name: state.name,
             failures: state.failures,
             error: state.error,

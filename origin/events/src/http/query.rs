@@ -231,8 +231,8 @@ async fn answer(
     match name {
         "last" => {
             let count = window.n.unwrap_or(1).clamp(1, 1_000);
-            let asked = EventQuery::new(course, Some(event_type), 0, end_ms);
-            let (found, _) = asked.find(events, count as u32).await?;
+            let query = EventQuery::new(course, Some(event_type), 0, end_ms);
+            let (found, _) = query.find(events, count as u32).await?;
             let last = window::last(&found, event_type, count).into_iter();
             Ok(Json(WindowAnswer {
                 events: Some(last.cloned().collect()),
@@ -242,8 +242,8 @@ async fn answer(
         "count" => {
             let within_ms = within(events, &window, event_type)?;
             let from_ms = (end_ms + 1).saturating_sub(within_ms);
-            let asked = EventQuery::new(course, Some(event_type), from_ms, end_ms);
-            let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
+            let query = EventQuery::new(course, Some(event_type), from_ms, end_ms);
+            let (found, is_complete) = query.find(events, WINDOW_EVENTS_MAX).await?;
             let count = window::count_within(&found, event_type, end_ms, within_ms);
             Ok(Json(WindowAnswer {
                 count: Some(count as u64),
@@ -254,8 +254,8 @@ async fn answer(
         "sequences" => {
             let then = window.then.as_deref().ok_or_else(|| missing("then"))?;
             let within_ms = within(events, &window, event_type)?;
-            let asked = EventQuery::new(course, None, 0, end_ms);
-            let (found, is_complete) = asked.find(events, WINDOW_EVENTS_MAX).await?;
+            let query = EventQuery::new(course, None, 0, end_ms);
+            let (found, is_complete) = query.find(events, WINDOW_EVENTS_MAX).await?;
             let pairs = window::sequences(&found, event_type, then, within_ms);
             let sequence = |(first, then): (&Envelope, &Envelope)| Sequence {
                 first: first.clone(),
@@ -282,7 +282,9 @@ fn within(events: &Events, window: &Window, event_type: &str) -> Result<u64, Pro
         return duration.map(|duration| duration.ms).ok_or_else(problem);
     }
     let types = events.registry().types();
-    let window_ms = types.get(event_type).and_then(|known| known.window_ms);
+    let window_ms = types
+        .get(event_type)
+        .and_then(|existing| existing.window_ms);
     window_ms.ok_or_else(|| {
         Problem::invalid_query("within: is required, because the type has no window")
     })

@@ -41,10 +41,10 @@ pub(super) async fn list(events: Events) -> Json<EventTypes> {
 )]
 pub(super) async fn get(events: Events, Path(name): Path<String>) -> Result<Response, Problem> {
     let types = events.registry().types();
-    let known = types
+    let existing = types
         .get(&name)
         .ok_or_else(|| not_changed(ChangeError::Unknown))?;
-    Ok(with_etag(known))
+    Ok(with_etag(existing))
 }
 
 /// Create or change an event type
@@ -125,19 +125,19 @@ pub(super) struct EventTypes {
 }
 
 impl From<&RegisteredType> for TypeView {
-    fn from(known: &RegisteredType) -> Self {
+    fn from(existing: &RegisteredType) -> Self {
         Self {
-            name: known.name.as_str().to_owned(),
-            version: known.version,
-            changed_at_ms: known.changed_at_ms,
-            spec: known.spec.clone(),
+            name: existing.name.as_str().to_owned(),
+            version: existing.version,
+            changed_at_ms: existing.changed_at_ms,
+            spec: existing.spec.clone(),
         }
     }
 }
 
-fn with_etag(known: &RegisteredType) -> Response {
-    let etag = format!("\"{}\"", known.version);
-    ([(header::ETAG, etag)], Json(TypeView::from(known))).into_response()
+fn with_etag(existing: &RegisteredType) -> Response {
+    let etag = format!("\"{}\"", existing.version);
+    ([(header::ETAG, etag)], Json(TypeView::from(existing))).into_response()
 }
 
 /// The version in `If-Match`, if any.

@@ -133,9 +133,9 @@ impl EventLog for EmbeddedLog {
     }
 
     fn place(&self, source: &Source, target: Target) -> LogFuture<'_, Result<Position, LogError>> {
-        let known = self.check(source);
+        let existing = self.check(source);
         Box::pin(async move {
-            known?;
+            existing?;
             let place = move |log: &Log| {
                 let at = |position| Reader::new(log, position, 1).map(|reader| reader.position());
                 Ok(match target {
@@ -155,18 +155,18 @@ impl EventLog for EmbeddedLog {
         from: Position,
         to: Position,
     ) -> LogFuture<'_, Result<u64, LogError>> {
-        let known = self.check(source);
+        let existing = self.check(source);
         Box::pin(async move {
-            known?;
+            existing?;
             self.blocking(move |log| count(log, unpacked(from), unpacked(to)))
                 .await
         })
     }
 
     fn lag(&self, source: &Source, position: Position) -> LogFuture<'_, Result<Lag, LogError>> {
-        let known = self.check(source);
+        let existing = self.check(source);
         Box::pin(async move {
-            known?;
+            existing?;
             self.blocking(move |log| {
                 let from = unpacked(position);
                 let first = Reader::new(log, from, 1)?.read()?;
@@ -301,9 +301,9 @@ impl GroupReader for EmbeddedReader {
         source: &Source,
         position: Option<Position>,
     ) -> LogFuture<'_, Result<Position, LogError>> {
-        let known = self.log.check(source);
+        let existing = self.log.check(source);
         Box::pin(async move {
-            known?;
+            existing?;
             let from = position.map(unpacked).unwrap_or_default();
             let open = move |log: &Log| Ok(Reader::new(log, from, BATCH)?);
             let reader = self.log.blocking(open).await?;

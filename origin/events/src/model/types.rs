@@ -215,27 +215,27 @@ mod tests {
         RegisteredType::new(EventType::new("view").unwrap(), 1, 0, spec)
     }
 
-    fn check(known: &RegisteredType, attributes: Value) -> Result<(), Rejection> {
+    fn check(existing: &RegisteredType, attributes: Value) -> Result<(), Rejection> {
         let event = json!({ "type": "view", "attributes": attributes });
-        known.check(&Event::read(&event.to_string()).unwrap())
+        existing.check(&Event::read(&event.to_string()).unwrap())
     }
 
     #[test]
     fn attributes_are_validated_without_values_in_errors() {
-        let known = registered(json!({"schema": {
+        let existing = registered(json!({"schema": {
             "type": "object", "required": ["sku"],
             "properties": {"sku": {"type": "string", "pattern": "^[a-z0-9]+$"}},
         }}));
-        let known = known.unwrap();
-        assert_eq!(check(&known, json!({"sku": "a1"})), Ok(()));
-        let refused = check(&known, json!({"sku": "Secret!"})).unwrap_err();
+        let existing = existing.unwrap();
+        assert_eq!(check(&existing, json!({"sku": "a1"})), Ok(()));
+        let refused = check(&existing, json!({"sku": "Secret!"})).unwrap_err();
         assert_eq!(refused.reason, Reason::Schema);
         assert!(
             refused.message.starts_with("/attributes/sku: "),
             "{refused}"
         );
         assert!(!refused.message.contains("Secret"), "{refused}");
-        assert!(check(&known, json!({})).is_err());
+        assert!(check(&existing, json!({})).is_err());
     }
 
     #[test]
@@ -276,16 +276,23 @@ mod tests {
             json!({"if": {"$ref": "#"}}),
             json!({"$dynamicRef": "#"}),
         ] {
-            let known = registered(json!({"schema": schema})).unwrap();
-            assert_eq!(check(&known, json!({"a": {"b": {}}})), Ok(()), "{schema}");
+            let existing = registered(json!({"schema": schema})).unwrap();
+            assert_eq!(
+                check(&existing, json!({"a": {"b": {}}})),
+                Ok(()),
+                "{schema}"
+            );
         }
     }
 
     #[test]
     fn tree_schema_validation_ends_with_the_event_data() {
         let tree = json!({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "n": {"type": "number"}}});
-        let known = registered(json!({"schema": tree})).unwrap();
-        assert_eq!(check(&known, json!({"left": {"right": {"n": 1}}})), Ok(()));
-        assert!(check(&known, json!({"left": {"right": {"n": "1"}}})).is_err());
+        let existing = registered(json!({"schema": tree})).unwrap();
+        assert_eq!(
+            check(&existing, json!({"left": {"right": {"n": 1}}})),
+            Ok(())
+        );
+        assert!(check(&existing, json!({"left": {"right": {"n": "1"}}})).is_err());
     }
 }

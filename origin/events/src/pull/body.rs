@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn invalid_json_becomes_a_string_and_the_batch_stays_valid() {
-        let made = body(&[br#"{"type": "a"}"#, b"{\"type\": ", b"\xff\"", b"", b"null"]);
-        let made = made.unwrap();
-        let read = Batch::read(&made).unwrap();
+        let created = body(&[br#"{"type": "a"}"#, b"{\"type\": ", b"\xff\"", b"", b"null"]);
+        let created = created.unwrap();
+        let read = Batch::read(&created).unwrap();
         let texts: Vec<&str> = read.events.iter().map(|event| event.json).collect();
         assert_eq!(
             texts,
@@ -102,13 +102,13 @@ mod tests {
             r#"{{"type":"a","attributes":{{"x":"{}"}}}}"#,
             "x".repeat(10_000)
         );
-        let mut taken = 0;
+        let mut used = 0;
         while full.push(long.as_bytes()) {
-            taken += 1;
+            used += 1;
         }
-        assert!(full.is_full() && taken > 90, "{taken}");
-        let made = full.finish().unwrap();
-        assert_eq!(Batch::read(&made).unwrap().events.len(), taken);
+        assert!(full.is_full() && used > 90, "{used}");
+        let created = full.finish().unwrap();
+        assert_eq!(Batch::read(&created).unwrap().events.len(), used);
 
         let mut many = Body::default();
         for _ in 0..EVENTS_MAX {
@@ -117,9 +117,9 @@ mod tests {
         assert!(many.is_full() && !many.push(b"{}"));
         // Every byte needs escaping.
         for far_too_long in [vec![b' '; 4 << 20], vec![1; 4 << 20], vec![0xff; 4 << 20]] {
-            let made = body(&[&far_too_long]).unwrap();
-            assert!(made.len() < BODY_LEN_MAX / 2, "{}", made.len());
-            assert_eq!(Batch::read(&made).unwrap().events.len(), 1);
+            let created = body(&[&far_too_long]).unwrap();
+            assert!(created.len() < BODY_LEN_MAX / 2, "{}", created.len());
+            assert_eq!(Batch::read(&created).unwrap().events.len(), 1);
         }
     }
 }

@@ -167,8 +167,8 @@ impl TopicConfig {
         let mut settings = settings.map_err(|error| wrong("kafka.url", error))?;
         if let Some(path) = &self.properties_file {
             let text = read("kafka.properties_file", path)?;
-            let told = settings.with_properties(&text);
-            settings = told.map_err(|error| wrong("kafka.properties_file", error))?;
+            let reply = settings.with_properties(&text);
+            settings = reply.map_err(|error| wrong("kafka.properties_file", error))?;
         }
         let source = super::TopicSource::new(settings);
         Ok(Arc::new(source.map_err(|error| wrong("kafka", error))?))
@@ -215,8 +215,8 @@ mod tests {
         assert_eq!(pulls[1].every, Duration::from_secs(1));
 
         let check = |pull: &str, expected: &str| {
-            let said = refusal(pull);
-            assert!(said.contains(expected), "{pull}: {said}");
+            let response = refusal(pull);
+            assert!(response.contains(expected), "{pull}: {response}");
         };
         check(r#"{"name": "a"}"#, "pulls[0].url");
         check(

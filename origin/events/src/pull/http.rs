@@ -90,8 +90,8 @@ impl Source for HttpSource {
         Box::pin(async move {
             let path = self.path.replace(PLACE, &encoded(cursor));
             let (client, headers) = (&self.client, &self.headers);
-            let asked = client.send(Method::GET, &path, headers, Bytes::new(), ANSWER_LEN_MAX);
-            let answered = tokio::time::timeout(TIMEOUT, asked).await;
+            let response = client.send(Method::GET, &path, headers, Bytes::new(), ANSWER_LEN_MAX);
+            let answered = tokio::time::timeout(TIMEOUT, response).await;
             let answered = answered.map_err(|_| format!("no answer within {TIMEOUT:?}"))?;
             let (status, body) = answered.map_err(|error| error.to_string())?;
             match status.as_u16() {

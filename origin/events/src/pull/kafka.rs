@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_as_it_was_written() {
+    fn cursor_round_trips() {
         let places = Places::from([(0, 17), (1, u64::MAX), (999, 0)]);
         assert_eq!(text(&places), "0:17,1:18446744073709551615,999:0");
         assert_eq!(read(&text(&places)), Some(places));

@@ -74,7 +74,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     fn fetch<'a>(&'a self, cursor: &'a str) -> Fetching<'a>;
 
     /// The cursor as shown to operators.
-    fn shown(&self, cursor: &str) -> String {
+    fn display_cursor(&self, cursor: &str) -> String {
         cursor.to_owned()
     }
 }

@@ -58,7 +58,7 @@ pub struct TableSource {
     look_back_ms: u64,
     clock: Clock,
     /// When the source last looked for late rows.
-    looked: Mutex<Option<Instant>>,
+    checked_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +98,16 @@ impl TableSource {
             places,
             look_back_ms,
             clock,
-            looked: Mutex::default(),
+            checked_at: Mutex::default(),
         })
     }
 
     /// Whether it is time to look for late rows even if there are new ones. True at the start.
     fn must_look(&self) -> bool {
-        let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = self
+            .checked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let pause = Duration::from_millis(self.look_back_ms / LOOKS);
         looked.is_none_or(|at| at.elapsed() >= pause)
     }
@@ -122,8 +125,8 @@ impl TableSource {
             QueryParameter::Limit => PAGE as i64,
         };
         let numbers: Vec<i64> = self.places.iter().map(number).collect();
-        let asked = self.database.rows(&self.query, &numbers);
-        let answered = tokio::time::timeout(TIMEOUT, asked).await;
+        let requested = self.database.rows(&self.query, &numbers);
+        let answered = tokio::time::timeout(TIMEOUT, requested).await;
         let answered = answered.map_err(|_| format!("no answer within {TIMEOUT:?}"))?;
         answered.map_err(|error| error.to_string())
     }
@@ -145,7 +148,10 @@ impl TableSource {
             let begin = window.begin(now_ms, self.wait_ms());
             let begin = begin.map_or(Ok(BEFORE_ALL), signed)?;
             self.take_behind(begin, &mut window, &mut body).await?;
-            *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+            *self
+                .checked_at
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(began);
         }
         window.pass(now_ms, self.wait_ms());
         Ok(FetchedPage {
@@ -231,7 +237,7 @@ impl Source for TableSource {
         Box::pin(self.fetch_behind(cursor))
     }
 
-    fn shown(&self, cursor: &str) -> String {
+    fn display_cursor(&self, cursor: &str) -> String {
         let greatest = Window::read(cursor).and_then(|window| window.greatest());
         greatest.map_or_else(String::new, |number| number.to_string())
     }
@@ -259,18 +265,18 @@ mod tests {
     #[tokio::test]
     async fn invalid_table_source_is_refused_with_its_setting() {
         let new = |url: &str, query: &str, look_back_ms| {
-            let made = TableSource::new(url, query, look_back_ms, Arc::new(|| 0));
-            made.unwrap_err().to_string()
+            let created = TableSource::new(url, query, look_back_ms, Arc::new(|| 0));
+            created.unwrap_err().to_string()
         };
         let query = "SELECT {cursor} {limit}";
         assert!(new("sqlite://a.db", "SELECT {cursor}", 1).starts_with("query: "));
         assert!(new("sqlite://a.db", query, 0).starts_with("look_back: "));
         assert!(new("postgres://me:hush@h/d", query, 1).starts_with("database: "));
         let url = "mysql://me:hush@h/d?ssl-mode=none";
-        let said = new(url, query, 1);
+        let response = new(url, query, 1);
         assert!(
-            said.starts_with("database: ") && !said.contains("hush"),
-            "{said}"
+            response.starts_with("database: ") && !response.contains("hush"),
+            "{response}"
         );
         let source = TableSource::new("mysql://me:hush@h/d", query, 1, Arc::new(|| 0)).unwrap();
         assert!(!format!("{source:?}").contains("hush"));

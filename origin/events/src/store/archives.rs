@@ -49,8 +49,8 @@ impl ArchiveStore<'_> {
         }
         let select = sql(SELECT_NEXT).text(source).number(first);
         let row = self.0.db.one(select).await?;
-        let noted = row.map(|row| row.number("next_position")).transpose()?;
-        Ok(noted.unwrap_or(next))
+        let recorded = row.map(|row| row.number("next_position")).transpose()?;
+        Ok(recorded.unwrap_or(next))
     }
 
     /// The start of the step that contains this position, if there is one.

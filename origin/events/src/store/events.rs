@@ -179,7 +179,7 @@ impl EventStore {
         course: CourseOwner<'_>,
         filter: CourseFilter<'_>,
     ) -> Result<Vec<(EventCursor, Vec<u8>)>, SqlError> {
-        let (statement, who) = match (course, filter.latest_first) {
+        let (statement, user) = match (course, filter.latest_first) {
             (CourseOwner::Customer(id), false) => (BY_CUSTOMER, id),
             (CourseOwner::Visitor(id), false) => (BY_VISITOR, id),
             (CourseOwner::Customer(id), true) => (BY_CUSTOMER_LATEST, id),
@@ -194,7 +194,7 @@ impl EventStore {
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let place = |place: EventCursor| (signed(place.at_ms), signed(place.position));
         let (at_ms, position) = filter.after.map_or(edge, place);
-        let select = sql(statement).text(who).text(event_type).text(event_type);
+        let select = sql(statement).text(user).text(event_type).text(event_type);
         let select = select.number(filter.from_ms).number(filter.to_ms);
         let select = select.signed(at_ms).signed(at_ms).signed(position);
         let rows = self.db.all(select.number(filter.limit)).await?;
@@ -251,9 +251,9 @@ async fn insert_chunk(
 }
 
 async fn is_same(tx: &mut Tx, event: &NewEvent) -> Result<bool, Error> {
-    let known = tx.one(sql(SELECT_FINGERPRINT).text(&event.row_key)).await?;
-    let known = known.map(|row| row.text("fingerprint")).transpose()?;
-    Ok(known.as_ref() == Some(&event.fingerprint))
+    let existing = tx.one(sql(SELECT_FINGERPRINT).text(&event.row_key)).await?;
+    let existing = existing.map(|row| row.text("fingerprint")).transpose()?;
+    Ok(existing.as_ref() == Some(&event.fingerprint))
 }
 
 fn row<'a>(to: Statement<'a>, event: &'a NewEvent) -> Statement<'a> {

@@ -168,12 +168,12 @@ impl RetryStore<'_> {
     ) -> Result<Vec<u64>, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
-            let mut left = Vec::with_capacity(settled.len());
+            let mut remaining = Vec::with_capacity(settled.len());
             for one in settled {
-                left.push(settle_one(&mut tx, group, source, one, now_ms).await?);
+                remaining.push(settle_one(&mut tx, group, source, one, now_ms).await?);
             }
             tx.commit().await?;
-            Ok(left)
+            Ok(remaining)
         };
         Ok(retried(once).await?)
     }
@@ -302,15 +302,15 @@ async fn settle_one(
         let delete = sql(DELETE).text(group).text(source);
         tx.execute(delete.number(retry.position)).await?;
     }
-    let left = sql(LEFT_OF_UNIT).text(group).text(source).text(&retry.unit);
-    let Some(left) = tx.one(left).await? else {
+    let remaining = sql(LEFT_OF_UNIT).text(group).text(source).text(&retry.unit);
+    let Some(remaining) = tx.one(remaining).await? else {
         return Ok(0);
     };
-    if let Some(first) = left.maybe("position")? {
+    if let Some(first) = remaining.maybe("position")? {
         let update = sql(MAKE_DUE).number(now_ms).text(group).text(source);
         tx.execute(update.number(first)).await?;
     }
-    left.number("count")
+    remaining.number("count")
 }
 
 async fn bury(tx: &mut Tx, group: &str, settled: &SettledRetry<'_>) -> Result<(), Error> {

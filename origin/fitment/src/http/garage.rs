@@ -37,8 +37,13 @@ struct Garage {
     responses((status = 200, description = "The vehicles", body = Garage)),
     security(("user" = [], "userSignature" = [])),
 )]
-pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
-    let vehicles = asked.fitment.store().garages().garage(&asked.user).await?;
+pub(super) async fn list(request: GarageRequest) -> Result<Response, Problem> {
+    let vehicles = request
+        .fitment
+        .store()
+        .garages()
+        .garage(&request.user)
+        .await?;
     let mut response = Json(Garage { vehicles }).into_response();
     // A garage is personal, so no cache may store it.
     let no_store = HeaderValue::from_static("private, no-store");
@@ -60,17 +65,17 @@ pub(super) async fn list(asked: GarageRequest) -> Result<Response, Problem> {
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn bind(
-    asked: GarageRequest,
+    request: GarageRequest,
     Path(vehicle): Path<String>,
-    ReadQuery(wanted): ReadQuery<GarageVehicleQuery>,
+    ReadQuery(requested): ReadQuery<GarageVehicleQuery>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
     bound(
-        asked
+        request
             .fitment
             .store()
             .garages()
-            .bind(&asked.user, vehicle, wanted.default)
+            .bind(&request.user, vehicle, requested.default)
             .await?,
     )
 }
@@ -85,16 +90,16 @@ pub(super) async fn bind(
     security(("user" = [], "userSignature" = [])),
 )]
 pub(super) async fn unbind(
-    asked: GarageRequest,
+    request: GarageRequest,
     Path(vehicle): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let vehicle = read_vehicle(&vehicle)?;
     bound(
-        asked
+        request
             .fitment
             .store()
             .garages()
-            .unbind(&asked.user, vehicle)
+            .unbind(&request.user, vehicle)
             .await?,
     )
 }

@@ -162,20 +162,20 @@ fn modes() -> Object {
 )]
 pub(super) async fn upload(
     fitment: Fitment,
-    ReadQuery(what): ReadQuery<ImportParameters>,
+    ReadQuery(query): ReadQuery<ImportParameters>,
     body: Body,
 ) -> Result<(StatusCode, Json<NewImportView>), Problem> {
-    let spec = Spec::read(&what.kind, &what.format, &what.mode, what.strict);
+    let spec = Spec::read(&query.kind, &query.format, &query.mode, query.strict);
     let spec = spec.map_err(|detail| invalid(INVALID_IMPORT, detail))?;
     let (name, path) = fitment.new_spool_file();
-    let noted = match spool(&path, body).await {
+    let recorded = match spool(&path, body).await {
         Ok(size) => fitment
             .new_import(spec, name, size)
             .await
             .map_err(Problem::from),
         Err(problem) => Err(problem),
     };
-    match noted {
+    match recorded {
         Ok(id) => Ok((StatusCode::ACCEPTED, Json(NewImportView { id }))),
         Err(problem) => {
             // Without its row in SQL the file is unused, so remove it.
@@ -223,9 +223,9 @@ async fn spool(path: &std::path::Path, mut body: Body) -> Result<u64, Problem> {
 )]
 pub(super) async fn list(
     fitment: Fitment,
-    ReadQuery(wanted): ReadQuery<ImportPageQuery>,
+    ReadQuery(requested): ReadQuery<ImportPageQuery>,
 ) -> Result<Json<ImportsView>, Problem> {
-    let before = wanted.before.unwrap_or(i64::MAX as u64);
+    let before = requested.before.unwrap_or(i64::MAX as u64);
     let imports = fitment.store().import_jobs().imports(before, PAGE).await?;
     Ok(Json(ImportsView { imports }))
 }
@@ -275,13 +275,13 @@ pub(super) async fn give_up(
 pub(super) async fn errors(
     fitment: Fitment,
     Path(id): Path<String>,
-    ReadQuery(wanted): ReadQuery<ImportOffsetQuery>,
+    ReadQuery(requested): ReadQuery<ImportOffsetQuery>,
 ) -> Result<Json<ImportErrorsView>, Problem> {
     let import = find(&fitment, &id).await?;
     let errors = fitment
         .store()
         .import_jobs()
-        .import_errors(import.id, wanted.from, PAGE)
+        .import_errors(import.id, requested.from, PAGE)
         .await?;
     Ok(Json(ImportErrorsView {
         count: import.progress.errors,

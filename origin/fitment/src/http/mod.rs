@@ -241,7 +241,8 @@ const INVALID_AFTER: Refusal = Refusal::invalid(
 );
 
 /// The query parameters of a verification or rebuild are invalid.
-const INVALID_STEP: Refusal = Refusal::invalid("invalid_query", "Invalid", INVALID_QUERY.meaning);
+const INVALID_STEP: Refusal =
+    Refusal::invalid("invalid_query", "Invalid", INVALID_QUERY.description);
 
 impl Routes {
     /// The state of the public routes. Gateways sign the user.
@@ -286,8 +287,8 @@ impl FromRequestParts<Arc<Routes>> for GarageRequest {
     }
 }
 
-fn invalid(what: Refusal, detail: impl std::fmt::Display) -> Problem {
-    what.because(detail.to_string())
+fn invalid(refusal: Refusal, detail: impl std::fmt::Display) -> Problem {
+    refusal.because(detail.to_string())
 }
 
 fn read_vehicle(text: &str) -> Result<weir_fitment::VehicleId, Problem> {

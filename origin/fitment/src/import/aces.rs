@@ -66,7 +66,7 @@ pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bo
     config.allow_unmatched_ends = true;
     config.check_end_names = false;
     let (mut buffer, mut app) = (Vec::new(), None::<App>);
-    while taker.left() > 0 {
+    while taker.remaining() > 0 {
         buffer.clear();
         reader.get_mut().from.get_mut().search();
         let line = reader.get_ref().lines + 1;
@@ -182,7 +182,7 @@ impl App {
     }
 
     fn drop_qualifier(&mut self, name: &str) {
-        let is_new = self.dropped.iter().all(|known| known != name);
+        let is_new = self.dropped.iter().all(|existing| existing != name);
         if is_new && self.dropped.len() < DROPPED_NAMED {
             self.dropped.push(name.to_owned());
         }

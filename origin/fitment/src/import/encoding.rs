@@ -180,10 +180,10 @@ mod tests {
         broken.extend_from_slice(&[0, 0xdc]);
         std::fs::write(&path, broken).unwrap();
         let error = decode_file(&path, &beside, Format::Csv).unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.starts_with("line 3: the text is not UTF-16LE"),
-            "{said}"
+            message.starts_with("line 3: the text is not UTF-16LE"),
+            "{message}"
         );
         assert!(!beside.exists());
     }

@@ -218,12 +218,12 @@ impl Fitment {
     ) -> Result<bool, ImportEnd> {
         let spool = &self.0.settings.spool;
         let is_here = |file: &str| spool.join(file).is_file();
-        let taken = self
+        let accepted = self
             .store()
             .import_jobs()
             .take_import(holder, HOLD_MS, &is_here)
             .await?;
-        let Some(import) = taken else {
+        let Some(import) = accepted else {
             return Ok(false);
         };
         let (id, progress) = (import.id, import.progress);
@@ -314,14 +314,14 @@ impl Run<'_> {
                 true => State::Applying,
                 false => State::Reading,
             };
-            let noted = self.fitment.store().import_jobs().stage(
+            let recorded = self.fitment.store().import_jobs().stage(
                 self.held(),
                 state,
                 progress,
                 &staged,
                 (first_error, &piece.errors),
             );
-            self.still_held(noted.await?)?;
+            self.still_held(recorded.await?)?;
             let is_held = self
                 .fitment
                 .store()

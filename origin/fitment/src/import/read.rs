@@ -178,7 +178,7 @@ pub(super) struct RecordCollector<'v> {
     content: Content,
     errors: Vec<ImportError>,
     progress: Progress,
-    left: usize,
+    remaining: usize,
 }
 
 /// Reads up to `records_max` records, starting at `progress`.
@@ -197,7 +197,7 @@ pub(super) fn read_piece(
         content: Content::default(),
         errors: Vec::new(),
         progress,
-        left: records_max.max(1),
+        remaining: records_max.max(1),
     };
     let is_end = match spec.format {
         Format::Csv => table::read(file, &mut taker)?,
@@ -214,8 +214,8 @@ pub(super) fn read_piece(
 
 impl RecordCollector<'_> {
     /// Number of records that it still accepts.
-    pub(super) fn left(&self) -> usize {
-        self.left
+    pub(super) fn remaining(&self) -> usize {
+        self.remaining
     }
 
     /// The position up to which the file is read.
@@ -244,13 +244,13 @@ impl RecordCollector<'_> {
             Kind::Relations => self.relation(line, fields),
         }?;
         self.progress.records += 1;
-        self.left = self.left.saturating_sub(1);
+        self.remaining = self.remaining.saturating_sub(1);
         Ok(())
     }
 
     /// Stores an error.
     pub(super) fn error(&mut self, line: u64, column: &str, reason: String) {
-        self.left = self.left.saturating_sub(1);
+        self.remaining = self.remaining.saturating_sub(1);
         if self.progress.errors < ERRORS_MAX {
             self.errors.push(ImportError {
                 line,
@@ -301,17 +301,17 @@ impl RecordCollector<'_> {
                 qualifiers: Vec::new(),
             });
         }
-        let Some(piece) = self.content.relations.last_mut() else {
+        let Some(chunk) = self.content.relations.last_mut() else {
             return Ok(());
         };
         let (to, from) = match is_added {
-            true => (&mut piece.added, &mut piece.removed),
-            false => (&mut piece.removed, &mut piece.added),
+            true => (&mut chunk.added, &mut chunk.removed),
+            false => (&mut chunk.removed, &mut chunk.added),
         };
         to.insert(offset.get());
         from.remove(offset.get());
         if is_added && !qualifiers.is_empty() {
-            piece
+            chunk
                 .qualifiers
                 .push(StagedQualifier(offset.get(), qualifiers));
         }
@@ -383,11 +383,11 @@ mod tests {
         }
         let (mut progress, mut errors) = (Progress::default(), 0);
         loop {
-            let piece = read_piece(file.path(), spec, &vehicles, progress, 3)?;
-            errors += piece.errors.len();
-            assert!(piece.is_end || piece.progress.position > progress.position);
-            progress = piece.progress;
-            if piece.is_end {
+            let chunk = read_piece(file.path(), spec, &vehicles, progress, 3)?;
+            errors += chunk.errors.len();
+            assert!(chunk.is_end || chunk.progress.position > progress.position);
+            progress = chunk.progress;
+            if chunk.is_end {
                 return Ok((progress, errors));
             }
         }
@@ -441,10 +441,10 @@ mod tests {
                 (Format::Aces, &XML[..], XML[0]),
             ] {
                 let mut text = Vec::from(if is_begun { begin } else { "" });
-                for piece in &pieces {
-                    match all.get(*piece) {
-                        Some(piece) => text.extend_from_slice(piece.as_bytes()),
-                        None => text.push(*piece as u8),
+                for chunk in &pieces {
+                    match all.get(*chunk) {
+                        Some(chunk) => text.extend_from_slice(chunk.as_bytes()),
+                        None => text.push(*chunk as u8),
                     }
                 }
                 let spec = Spec {

@@ -8,31 +8,31 @@ const SEARCH_LEN_MAX: usize = 1 << 20;
 /// Fails on a record without an end, because its reader would hold all of it in memory.
 pub(super) struct Bounded<R> {
     from: R,
-    left: usize,
+    remaining: usize,
 }
 
 impl<R> Bounded<R> {
     pub(super) fn new(from: R) -> Self {
         Self {
             from,
-            left: SEARCH_LEN_MAX,
+            remaining: SEARCH_LEN_MAX,
         }
     }
 
     /// Resets the limit for the next record.
     pub(super) fn search(&mut self) {
-        self.left = SEARCH_LEN_MAX;
+        self.remaining = SEARCH_LEN_MAX;
     }
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return Err(ErrorKind::FileTooLarge.into());
         }
-        let length = to.len().min(self.left);
+        let length = to.len().min(self.remaining);
         let read = self.from.read(to.get_mut(..length).unwrap_or_default())?;
-        self.left -= read;
+        self.remaining -= read;
         Ok(read)
     }
 }

@@ -40,9 +40,9 @@ fn names(line: &[u8], columns: &[&str]) -> Result<(u8, csv::ByteRecord), ReadErr
     for (at, delimiter) in DELIMITERS.into_iter().enumerate() {
         let mut names = csv::ByteRecord::new();
         csv_reader(line, delimiter).read_byte_record(&mut names)?;
-        let known = names.iter().filter(|name| is_column(name, columns)).count();
-        if at == 0 || known > best.0 {
-            best = (known, delimiter, names);
+        let existing = names.iter().filter(|name| is_column(name, columns)).count();
+        if at == 0 || existing > best.0 {
+            best = (existing, delimiter, names);
         }
     }
     Ok((best.1, best.2))
@@ -107,7 +107,7 @@ pub(super) fn read(mut file: File, taker: &mut RecordCollector<'_>) -> Result<bo
     file.seek(SeekFrom::Start(base))?;
     let mut reader = csv_reader(Bounded::new(file), header.delimiter);
     let mut record = csv::ByteRecord::new();
-    while taker.left() > 0 {
+    while taker.remaining() > 0 {
         reader.get_mut().search();
         let begins = base_line + reader.position().line();
         let read = reader.read_byte_record(&mut record);

@@ -40,8 +40,8 @@ impl Fitment {
     pub async fn keep_map(&self) -> Result<bool, Unavailable> {
         let mut is_lost = false;
         for (cluster, redis) in self.clusters() {
-            let known = self.map_in(redis).await?;
-            if known.is_none() {
+            let existing = self.map_in(redis).await?;
+            if existing.is_none() {
                 match self.store().head().await?.version {
                     // First start: no data was lost.
                     0 => info!(%cluster, "writing the vehicle map to Redis for the first time"),
@@ -118,7 +118,7 @@ impl Fitment {
                 .store()
                 .vehicles_behind(before, room.min(wanted.count - before))
                 .await?;
-            let piece = MapPiece {
+            let chunk = MapPiece {
                 before,
                 vehicles: &vehicles,
             };
@@ -129,7 +129,7 @@ impl Fitment {
                 count: before,
                 ..wanted
             });
-            let call = fit_vehicles_put::call(&keys, wanted.generation, piece, head);
+            let call = fit_vehicles_put::call(&keys, wanted.generation, chunk, head);
             let reply = redis.run(&call).await?;
             let written = fit_vehicles_put::parse(&reply).map_err(CallError::from)?;
             if is_last || written != VehiclesPutOutcome::Done {

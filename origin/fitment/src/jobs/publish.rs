@@ -81,7 +81,7 @@ impl Fitment {
         self.drop_left(dirty).await?;
         let done: Vec<_> = dirty
             .iter()
-            .map(|dirty| (dirty.row.number, dirty.noted))
+            .map(|dirty| (dirty.row.number, dirty.recorded))
             .collect();
         self.store().changes().clean(&done).await?;
         self.0.metrics.published.inc_by(dirty.len() as u64);
@@ -118,7 +118,7 @@ impl Fitment {
         let delta = dirty
             .delta
             .as_ref()
-            .filter(|_| dirty.row.version == dirty.noted)?;
+            .filter(|_| dirty.row.version == dirty.recorded)?;
         let offsets = |numbers: &[u32]| {
             numbers
                 .iter()
@@ -264,23 +264,23 @@ impl Fitment {
         let (Some(first), Some(last)) = (dirty.first(), dirty.last()) else {
             return Ok(());
         };
-        let left = self
+        let remaining = self
             .store()
             .changes()
-            .left(first.row.number, last.row.number)
+            .former_placements(first.row.number, last.row.number)
             .await?;
-        if left.is_empty() {
+        if remaining.is_empty() {
             return Ok(());
         }
         let segments = self.segments().await?;
-        for left in left {
-            let Some(one) = dirty.iter().find(|one| one.row.number == left.number) else {
+        for remaining in remaining {
+            let Some(one) = dirty.iter().find(|one| one.row.number == remaining.number) else {
                 continue;
             };
-            self.drop_one(&one.row, &left.place, segments).await?;
+            self.drop_one(&one.row, &remaining.place, segments).await?;
             self.store()
                 .changes()
-                .dropped(&[left], one.row.version)
+                .dropped(&[remaining], one.row.version)
                 .await?;
         }
         Ok(())

@@ -59,7 +59,7 @@ impl Fitment {
     pub async fn forget_marks(&self, before_ms: u64) -> Result<usize, Unavailable> {
         let marks = self.store().changes().marks(before_ms, MARKS).await?;
         for mark in &marks {
-            let place = &mark.left.place;
+            let place = &mark.remaining.place;
             // Skip clusters that are no longer configured.
             if let Some(redis) = self.known_redis(&place.cluster) {
                 let keys = FitmentKeys::new(redis.prefix(), &place.spu);
@@ -83,10 +83,10 @@ impl Fitment {
         let routes = self.routes_in(bucket, buckets).await?;
         let skus: Vec<&Sku> = routes.keys().collect();
         // Read SQL after Redis: every origin stores a SKU before it writes the route.
-        let known: HashSet<Sku> = self.store().known(&skus).await?.into_iter().collect();
+        let existing: HashSet<Sku> = self.store().existing(&skus).await?.into_iter().collect();
         let unknown: Vec<_> = routes
             .iter()
-            .filter(|(sku, _)| !known.contains(*sku))
+            .filter(|(sku, _)| !existing.contains(*sku))
             .collect();
         if unknown.is_empty() {
             return Ok(0);

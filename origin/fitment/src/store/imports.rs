@@ -363,12 +363,12 @@ impl ImportStore<'_> {
             loop {
                 let pieces = staged_behind(&mut tx, held.0, at).await?;
                 let is_end = pieces.is_empty();
-                for (position, piece) in pieces {
-                    at = (piece.number, position);
+                for (position, chunk) in pieces {
+                    at = (chunk.number, position);
                     match &mut current {
-                        Some(staged) if staged.number == piece.number => staged.merge(piece),
+                        Some(staged) if staged.number == chunk.number => staged.merge(chunk),
                         _ => {
-                            let before = current.replace(piece);
+                            let before = current.replace(chunk);
                             relations += self
                                 .apply(&mut tx, &mut inverse, version, is_whole, before)
                                 .await?;

@@ -135,8 +135,8 @@ impl InverseStore<'_> {
             let numbered = bits
                 .range(begin..=end)
                 .map(|at| skus * SKUS + u64::from(at - begin));
-            let wanted = numbered.filter(|number| *number >= first);
-            numbers.extend(wanted.take(PAGE_LEN + 1 - numbers.len()));
+            let requested = numbered.filter(|number| *number >= first);
+            numbers.extend(requested.take(PAGE_LEN + 1 - numbers.len()));
             skus += 1;
         }
         let has_more = numbers.len() > PAGE_LEN;

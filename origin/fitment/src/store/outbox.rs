@@ -58,7 +58,7 @@ const END_REBUILD: &str =
 pub struct Dirty {
     pub(crate) row: SkuRow,
     /// The version at which the change was recorded.
-    pub(crate) noted: u64,
+    pub(crate) recorded: u64,
     /// The changed offsets since the previous version, if nothing else changed.
     pub(crate) delta: Option<Delta>,
 }
@@ -81,7 +81,7 @@ pub(crate) struct Delta {
 /// The marker that a dropped SKU has left in Redis, with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DropMark {
-    pub left: FormerPlacement,
+    pub remaining: FormerPlacement,
     pub sku: Sku,
     /// The SKU's version; the marker's is not higher.
     pub version: u64,
@@ -140,7 +140,7 @@ impl OutboxStore<'_> {
         let dirty = |row: &Row| {
             Ok(Dirty {
                 row: read(row)?,
-                noted: row.number("noted")?,
+                recorded: row.number("noted")?,
                 delta: row.maybe_text("delta")?.as_deref().and_then(read_delta),
             })
         };
@@ -166,7 +166,11 @@ impl OutboxStore<'_> {
     }
 
     /// Lists the former places of SKUs in a range of numbers.
-    pub async fn left(self, first: u64, last: u64) -> Result<Vec<FormerPlacement>, SqlError> {
+    pub async fn former_placements(
+        self,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<FormerPlacement>, SqlError> {
         let rows = self
             .0
             .db
@@ -177,9 +181,13 @@ impl OutboxStore<'_> {
 
     /// Records that a SKU of this version was dropped from its former places. If it has changed since, the next
     /// publication drops it again.
-    pub async fn dropped(self, left: &[FormerPlacement], version: u64) -> Result<(), SqlError> {
+    pub async fn dropped(
+        self,
+        former_placements: &[FormerPlacement],
+        version: u64,
+    ) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
-        for FormerPlacement { number, place } in left {
+        for FormerPlacement { number, place } in former_placements {
             let note = sql(NOTE_DROPPED)
                 .number(self.0.now_ms())
                 .number(*number)
@@ -201,7 +209,7 @@ impl OutboxStore<'_> {
         let select = sql(SELECT_MARKS).number(before_ms).number(limit);
         let mark = |row: &Row| {
             Ok(DropMark {
-                left: read_left(row)?,
+                remaining: read_left(row)?,
                 sku: Sku::new(row.text("sku")?).map_err(|error| damaged("sku", error))?,
                 version: row.number("version")?,
                 dropped_at_ms: row.number("dropped_at_ms")?,
@@ -216,15 +224,15 @@ impl OutboxStore<'_> {
     pub(crate) async fn forget_marks(self, marks: &[DropMark]) -> Result<(), SqlError> {
         let mut tx = self.0.db.begin().await?;
         for DropMark {
-            left,
+            remaining: former_placements,
             dropped_at_ms,
             ..
         } in marks
         {
             let delete = sql(DELETE_MARK)
-                .number(left.number)
-                .text(left.place.cluster.as_str())
-                .text(left.place.spu.as_str())
+                .number(former_placements.number)
+                .text(former_placements.place.cluster.as_str())
+                .text(former_placements.place.spu.as_str())
                 .number(*dropped_at_ms);
             tx.execute(delete).await?;
         }

@@ -425,7 +425,7 @@ impl FitmentStore {
     }
 
     /// Filters these SKUs to those in SQL, including deleted ones; in any order.
-    pub(crate) async fn known(&self, skus: &[&Sku]) -> Result<Vec<Sku>, SqlError> {
+    pub(crate) async fn existing(&self, skus: &[&Sku]) -> Result<Vec<Sku>, SqlError> {
         let name = |row: &Row| {
             let name = row.text("sku")?;
             Sku::new(name).map_err(|error| damaged("sku", error))

@@ -116,10 +116,10 @@ struct PageView {
 impl From<Page> for PageView {
     fn from(page: Page) -> Self {
         let last = page.items.last().filter(|_| page.has_more);
-        let next = last.map(|Item { seen, .. }| format!("{},{}", seen.at_ms, seen.sku));
+        let next = last.map(|Item { observed, .. }| format!("{},{}", observed.at_ms, observed.sku));
         let view = |item: Item| ItemView {
-            sku: item.seen.sku.to_string(),
-            viewed_at_ms: item.seen.at_ms,
+            sku: item.observed.sku.to_string(),
+            viewed_at_ms: item.observed.at_ms,
             product: item.product,
         };
         Self {
@@ -141,10 +141,12 @@ impl From<Page> for PageView {
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "A page", body = PageView)),
 )]
-pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Problem> {
-    let wanted = axum::extract::Query::<ListPageQuery>::try_from_uri(&uri);
-    let wanted = wanted.map_err(|error| invalid_query(error.body_text()))?.0;
-    let limit = wanted.limit.unwrap_or(LIMIT);
+pub(super) async fn list(request: HistoryRequest, uri: Uri) -> Result<Response, Problem> {
+    let requested = axum::extract::Query::<ListPageQuery>::try_from_uri(&uri);
+    let requested = requested
+        .map_err(|error| invalid_query(error.body_text()))?
+        .0;
+    let limit = requested.limit.unwrap_or(LIMIT);
     if !(1..=VIEWS_MAX).contains(&limit) {
         return Err(invalid_query(format!("limit: must be 1 to {VIEWS_MAX}")));
     }
@@ -152,8 +154,8 @@ pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Pr
         let refused = || invalid_query("before: must be <ms> or <ms>,<sku>".to_owned());
         ListCursor::read(text).ok_or_else(refused)
     };
-    let place = wanted.before.as_ref().map(read).transpose()?;
-    let page = asked.history.list(&asked.owner, limit, place.as_ref());
+    let place = requested.before.as_ref().map(read).transpose()?;
+    let page = request.history.list(&request.owner, limit, place.as_ref());
     Ok(private(Json(PageView::from(page.await?))))
 }
 
@@ -166,8 +168,8 @@ pub(super) async fn list(asked: HistoryRequest, uri: Uri) -> Result<Response, Pr
     security(("user" = [], "userSignature" = [])),
     responses((status = 200, description = "So many", body = CountView)),
 )]
-pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
-    let count = asked.history.count(&asked.owner).await?;
+pub(super) async fn count(request: HistoryRequest) -> Result<Response, Problem> {
+    let count = request.history.count(&request.owner).await?;
     Ok(private(Json(CountView {
         count: count.count,
         complete: count.is_complete,
@@ -189,11 +191,11 @@ pub(super) async fn count(asked: HistoryRequest) -> Result<Response, Problem> {
     ),
 )]
 pub(super) async fn delete_one(
-    asked: HistoryRequest,
+    request: HistoryRequest,
     Path(sku): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let sku = Sku::new(sku).map_err(invalid_sku)?;
-    removed(asked.history.delete(&asked.owner, &[sku]).await)
+    removed(request.history.delete(&request.owner, &[sku]).await)
 }
 
 /// Delete up to 200 products from a list
@@ -212,7 +214,7 @@ pub(super) async fn delete_one(
     ),
 )]
 pub(super) async fn delete_many(
-    asked: HistoryRequest,
+    request: HistoryRequest,
     TypedBody(body): TypedBody<DeleteBody>,
 ) -> Result<StatusCode, Problem> {
     if !(1..=DELETED_MAX).contains(&body.skus.len()) {
@@ -221,7 +223,7 @@ pub(super) async fn delete_many(
     }
     let skus = body.skus.into_iter().map(Sku::new);
     let skus = skus.collect::<Result<Vec<_>, _>>().map_err(invalid_sku)?;
-    removed(asked.history.delete(&asked.owner, &skus).await)
+    removed(request.history.delete(&request.owner, &skus).await)
 }
 
 /// Clear a list
@@ -238,8 +240,8 @@ pub(super) async fn delete_many(
         (status = 204, description = "Done"),
     ),
 )]
-pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> {
-    removed(asked.history.clear(&asked.owner).await)
+pub(super) async fn clear(request: HistoryRequest) -> Result<StatusCode, Problem> {
+    removed(request.history.clear(&request.owner).await)
 }
 
 /// Merge a guest's views into the signed-in user's list
@@ -255,14 +257,14 @@ pub(super) async fn clear(asked: HistoryRequest) -> Result<StatusCode, Problem> 
     responses((status = 200, description = "The result", body = JoinedView)),
 )]
 pub(super) async fn join(
-    asked: HistoryRequest,
+    request: HistoryRequest,
     TypedBody(body): TypedBody<JoinBody>,
 ) -> Result<Json<JoinedView>, Problem> {
     let guest = Owner::guest(&body.visitor).map_err(|error| {
         let detail = format!("visitor: {error}");
         INVALID_VISITOR.because(detail)
     })?;
-    let joined = asked.history.join(&guest, &asked.owner).await;
+    let joined = request.history.join(&guest, &request.owner).await;
     let joined = joined.map_err(not_joined)?;
     Ok(Json(JoinedView {
         joined: joined.views,

@@ -243,7 +243,7 @@ impl History {
         let removals = self.0.store.removed().forget_removals(now_ms, OLD).await?;
         let before = (now_ms / DAY_MS).saturating_sub(weir_history::COLD_MS / DAY_MS);
         self.0.store.folds().forget_days(before).await?;
-        self.0.store.begins().forget_begins(before).await?;
+        self.0.store.day_starts().forget_begins(before).await?;
         Ok(lists + removals)
     }
 

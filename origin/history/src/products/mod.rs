@@ -83,16 +83,16 @@ impl Products {
     /// Looks up products.
     pub async fn find(&self, skus: &[Sku]) -> ProductLookup {
         let now_ms = (self.clock)();
-        let mut known: HashMap<&Sku, Option<Product>> = HashMap::new();
+        let mut existing: HashMap<&Sku, Option<Product>> = HashMap::new();
         let mut missing = Vec::new();
         for sku in skus {
             match self.cache().get(sku, now_ms) {
-                Some(product) => drop(known.insert(sku, product)),
+                Some(product) => drop(existing.insert(sku, product)),
                 None => missing.push(sku.clone()),
             }
         }
         let (found, is_complete) = self.ask(&missing, now_ms).await;
-        let product = |sku| match known.get(sku) {
+        let product = |sku| match existing.get(sku) {
             Some(product) => product.clone(),
             None => found.get(sku).cloned(),
         };

@@ -49,7 +49,7 @@ impl HistoryStore {
         views: &[ViewedProduct],
     ) -> Result<bool, sqlx::Error> {
         let (key, value) = (cold::key(owner), cold::encode(views));
-        let newest_ms = views.first().map(|seen| seen.at_ms);
+        let newest_ms = views.first().map(|observed| observed.at_ms);
         match (version, newest_ms) {
             (None, None) => Ok(true),
             (Some(version), None) => {

@@ -118,8 +118,8 @@ impl FoldStore<'_> {
     ) -> Result<bool, SqlError> {
         let take = sql(TAKE).text(holder).number(until_ms);
         let take = take.number(part.day).number(part.part);
-        let taken = self.0.db.execute(take.number(now_ms).text(holder)).await?;
-        Ok(taken > 0)
+        let accepted = self.0.db.execute(take.number(now_ms).text(holder)).await?;
+        Ok(accepted > 0)
     }
 
     /// Stores a part's progress and renews its lease until `until_ms`. Returns false if another origin holds it by now.

@@ -56,7 +56,7 @@ impl HistoryStore {
     }
 
     /// The position in each log where the views of a day begin.
-    pub fn begins(&self) -> MarkStore<'_> {
+    pub fn day_starts(&self) -> MarkStore<'_> {
         MarkStore(self)
     }
 

@@ -115,8 +115,8 @@ impl RemovalStore<'_> {
     ) -> Result<bool, Error> {
         let owner = op.owner.as_str();
         let mut tx = self.0.db.begin().await?;
-        for seen in deleted {
-            let (sku, at_ms) = (seen.sku.as_str(), seen.at_ms);
+        for observed in deleted {
+            let (sku, at_ms) = (observed.sku.as_str(), observed.at_ms);
             let update = || sql(UPDATE_DELETED).number(at_ms).number(at_ms);
             let insert = sql(INSERT_DELETED).text(owner).text(sku).number(at_ms);
             if tx.execute(update().text(owner).text(sku)).await? == 0 && !tx.insert(insert).await? {

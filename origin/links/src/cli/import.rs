@@ -115,13 +115,13 @@ impl Report {
         if !self.ignored_columns.is_empty() {
             eprintln!("ignored columns: {}", self.ignored_columns.join(", "));
         }
-        let made = if is_dry_run {
+        let created = if is_dry_run {
             "would be created"
         } else {
             "created"
         };
         println!(
-            "{} rows: {} links {made}, {} already exist, {refused} refused",
+            "{} rows: {} links {created}, {} already exist, {refused} refused",
             self.rows, self.made, self.present
         );
         match refused {

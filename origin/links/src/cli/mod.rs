@@ -100,7 +100,7 @@ struct LinkFilterArgs {
 #[derive(Clone, Debug, Args)]
 struct ListCommand {
     #[command(flatten)]
-    wanted: LinkFilterArgs,
+    filter: LinkFilterArgs,
 
     /// Maximum number of links; 0: all
     #[arg(long, default_value_t = 50)]
@@ -180,7 +180,7 @@ struct CreateCommand {
     domain: Option<String>,
 
     #[command(flatten)]
-    says: LinkFieldArgs,
+    fields: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -205,7 +205,7 @@ struct EditCommand {
     version: Option<u32>,
 
     #[command(flatten)]
-    says: LinkFieldArgs,
+    fields: LinkFieldArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -237,7 +237,7 @@ struct ImportCommand {
 #[derive(Clone, Debug, Args)]
 struct ExportCommand {
     #[command(flatten)]
-    wanted: LinkFilterArgs,
+    filter: LinkFilterArgs,
 
     /// Output format
     #[arg(long, default_value = "csv", value_parser = ["csv", "ndjson"])]
@@ -360,7 +360,7 @@ impl LinkFieldArgs {
 
 impl CreateCommand {
     fn body(&self) -> Result<Value> {
-        let mut members = self.says.members()?;
+        let mut members = self.fields.members()?;
         members.insert("target".to_owned(), json!(self.target));
         let named = [("code", &self.code), ("domain", &self.domain)];
         for (name, text) in named {
@@ -374,7 +374,7 @@ impl CreateCommand {
 
 impl EditCommand {
     fn body(&self) -> Result<Value> {
-        let mut members = self.says.members()?;
+        let mut members = self.fields.members()?;
         if let Some(target) = &self.target {
             members.insert("target".to_owned(), json!(target));
         }

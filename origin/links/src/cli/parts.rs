@@ -108,7 +108,7 @@ mod tests {
             rows.map(|row| {
                 (
                     row.line,
-                    row.wishes.unwrap()[0].request.fields.target.clone(),
+                    row.links.unwrap()[0].request.fields.target.clone(),
                 )
             })
             .collect()

@@ -16,20 +16,20 @@ const PAGE_MAX: usize = 200;
 
 /// Prints links, page by page.
 pub(super) async fn list(api: &Api, command: &ListCommand) -> Result<()> {
-    let mut left = match command.limit {
+    let mut remaining = match command.limit {
         0 => usize::MAX,
         limit => limit,
     };
     let mut after = None;
-    while left > 0 {
-        let mut parts = command.wanted.query();
-        parts.push(("limit", left.min(PAGE_MAX).to_string()));
+    while remaining > 0 {
+        let mut parts = command.filter.query();
+        parts.push(("limit", remaining.min(PAGE_MAX).to_string()));
         parts.extend(after.take().map(|after| ("after", after)));
         let path = format!("/links{}", query(&parts));
         let page = api.json("GET", &path, None).await?;
         for link in page["links"].as_array().into_iter().flatten() {
             println!("{}", line(link, command.json));
-            left = left.saturating_sub(1);
+            remaining = remaining.saturating_sub(1);
         }
         let Some(next) = page["next"].as_str() else {
             return Ok(());
@@ -50,7 +50,7 @@ fn line(link: &Value, is_json: bool) -> String {
 
 /// Exports links to a file. The file gets its final name only when it is complete.
 pub(super) async fn export(api: &Api, command: &ExportCommand) -> Result<()> {
-    let parts = query(&command.wanted.query());
+    let parts = query(&command.filter.query());
     let path = format!("/links.{}{parts}", command.format);
     let Some(output) = &command.output else {
         return copy(api, &path, &mut io::stdout().lock()).await;

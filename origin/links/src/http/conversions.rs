@@ -37,9 +37,9 @@ pub(super) struct ConversionsView {
 pub(super) async fn get(
     links: Links,
     NamedLink(id): NamedLink,
-    ReadQuery(asked): ReadQuery<StatsQuery>,
+    ReadQuery(query): ReadQuery<StatsQuery>,
 ) -> Result<Json<ConversionsView>, Problem> {
-    let range = asked.range()?;
+    let range = query.range()?;
     found(&links, &id).await?;
     let Some(orders) = links.conversions() else {
         let detail =

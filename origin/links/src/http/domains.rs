@@ -55,8 +55,8 @@ pub(super) async fn replace_all(
 ) -> Result<Response, Problem> {
     let before = links.domains();
     let is_kept = |domain: &&Domain| body.domains.iter().any(|one| one.id == domain.id);
-    for gone in before.domains.iter().filter(|domain| !is_kept(domain)) {
-        if links.store().has_links(&gone.id).await? {
+    for removed in before.domains.iter().filter(|domain| !is_kept(domain)) {
+        if links.store().has_links(&removed.id).await? {
             return Err(not_changed(ChangeError::HasLinks));
         }
     }
@@ -126,8 +126,8 @@ pub(super) async fn put(
     checked.map_err(not_changed)?;
     let is_new = links.domains().domains.by_id(&id).is_none();
     let put = |all: &mut Vec<Domain>| {
-        match all.iter_mut().find(|known| known.id == domain.id) {
-            Some(known) => *known = domain.clone(),
+        match all.iter_mut().find(|existing| existing.id == domain.id) {
+            Some(existing) => *existing = domain.clone(),
             None => all.push(domain.clone()),
         }
         Ok(())

@@ -108,10 +108,10 @@ fn export(
     query: &PageQuery,
     format: Format,
 ) -> Result<Response, Problem> {
-    let (wanted, cursor) = (query.link_query(within), query.cursor()?);
+    let (requested, cursor) = (query.link_query(within), query.cursor()?);
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        if let Err(failure) = send(&links, &wanted, cursor, format, &sender).await {
+        if let Err(failure) = send(&links, &requested, cursor, format, &sender).await {
             error!(error = %failure, "link export interrupted");
             // The client sees that the body is incomplete.
             let _ = sender.send(Err(failure)).await;
@@ -128,7 +128,7 @@ fn export(
 /// Sends all pages; ends early when the client disconnects.
 async fn send(
     links: &Links,
-    wanted: &LinkQuery,
+    query: &LinkQuery,
     cursor: Cursor,
     format: Format,
     to: &mpsc::Sender<Result<Bytes, SqlError>>,
@@ -141,11 +141,11 @@ async fn send(
     }
     let mut next = Some(cursor);
     while let Some(cursor) = next {
-        let page = search(links.store(), wanted, cursor, PAGE).await?;
+        let page = search(links.store(), query, cursor, PAGE).await?;
         let standings = links.states().of(&page.links).await?;
-        let known = links.domains();
+        let existing = links.domains();
         let found = page.links.into_iter().zip(standings);
-        let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
+        let view = |(link, current)| LinkView::from_stored(link, &existing.domains, current);
         let lines: String = found.map(view).map(|link| line(&link, format)).collect();
         if !lines.is_empty() && to.send(Ok(lines.into())).await.is_err() {
             return Ok(());

@@ -47,7 +47,7 @@ impl Feeds {
 )]
 pub(super) async fn links(
     State(feeds): State<Feeds>,
-    ReadQuery(asked): ReadQuery<FeedQuery>,
+    ReadQuery(query): ReadQuery<FeedQuery>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let links = feeds.links()?;
@@ -59,7 +59,7 @@ pub(super) async fn links(
     let store = links.store();
     let page = store
         .edge_feed()
-        .feed(asked.after.as_ref(), links.now_ms(), state);
+        .feed(query.after.as_ref(), links.now_ms(), state);
     let page = page.await?.ok_or_else(no_place)?;
     let version = format!("{}.{}.{}", page.source.as_str(), page.after, page.next);
     feeds.edges.publish(&page, at_ms, &version, &headers)
@@ -81,10 +81,10 @@ pub(super) async fn domains(
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let at_ms = document_ms();
-    let known = feeds.links()?.domains();
+    let existing = feeds.links()?.domains();
     let list = DomainList {
-        version: known.version,
-        domains: known.domains.to_config(),
+        version: existing.version,
+        domains: existing.domains.to_config(),
         click_limits_in_objects: feeds.click_limits_in_objects.clone(),
     };
     let version = list.version.to_string();

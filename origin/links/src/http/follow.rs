@@ -46,35 +46,35 @@ async fn answer_get(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let known = links.domains();
-    let (domain, id) = match named(&known.domains, &uri, &headers) {
+    let existing = links.domains();
+    let (domain, id) = match named(&existing.domains, &uri, &headers) {
         Ok(named) => named,
         Err(answer) => return *answer,
     };
     let client = Client::from_headers(&headers);
-    let asked = client.visit(&links, &id, &uri, &method);
-    let purpose = match asked.is_click() {
+    let requested = client.visit(&links, &id, &uri, &method);
+    let purpose = match requested.is_click() {
         true => Purpose::Click(ColdLinks::new_click()),
         false => Purpose::Look,
     };
     let found = match visit_in_time(&links, &id, purpose).await {
         Ok(Some(found)) => found,
-        Ok(None) => return no_link(Some(domain)),
+        Ok(None) => return no_link(Some(domain), &headers),
         Err(TargetUnavailable) => {
             if let Some(click) = purpose.click() {
                 links.cold().give_back(&id, click);
             }
-            return sent(unavailable(domain, RETRY_AFTER_S));
+            return sent(no_target(domain, &headers));
         }
     };
-    let tag = match found.link.is_tracked && asked.is_click() {
+    let tag = match found.link.is_tracked && requested.is_click() {
         true => links.click_tag(&id),
         false => None,
     };
     let visit = Visit {
         left_ms: found.left_ms,
         click_tag: tag.as_deref(),
-        ..asked
+        ..requested
     };
     let answer = decide(&found, &visit);
     if let (Some(click), false) = (purpose.click(), answer.leads_on()) {
@@ -83,7 +83,7 @@ async fn answer_get(
     if visit.is_counted() && answer.leads_on() {
         links.cold().count_click(&id, &client.clicker(&visit));
     }
-    sent(answer.reply(domain))
+    sent(answer.reply(domain, visit.accept_language))
 }
 
 /// Redirect to the home page of the host's domain
@@ -124,7 +124,7 @@ pub(super) async fn home(
         (status = 308, description = "Redirect to the target", headers(("Location" = String))),
         (status = 404, description = "There is no such link: x-weir-link is `unknown`", body = String, content_type = "text/html"),
         (status = 410, description = "The link has expired, is disabled, or has reached its click limit", body = String, content_type = "text/html"),
-        (status = 503, description = "The domain's page for unknown links", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
+        (status = 503, description = "The domain's page for outages", body = String, content_type = "text/html", headers(("Retry-After" = u64))),
     ),
 )]
 pub(super) async fn follow(
@@ -196,15 +196,15 @@ pub(super) async fn unlock(
     headers: HeaderMap,
     entered: Result<Form<PasswordForm>, FormRejection>,
 ) -> Response<Body> {
-    let known = links.domains();
-    let (domain, id) = match named(&known.domains, &uri, &headers) {
+    let existing = links.domains();
+    let (domain, id) = match named(&existing.domains, &uri, &headers) {
         Ok(named) => named,
         Err(answer) => return *answer,
     };
     let found = match visit_in_time(&links, &id, Purpose::Look).await {
         Ok(Some(found)) => found,
-        Ok(None) => return no_link(Some(domain)),
-        Err(TargetUnavailable) => return sent(unavailable(domain, RETRY_AFTER_S)),
+        Ok(None) => return no_link(Some(domain), &headers),
+        Err(TargetUnavailable) => return sent(no_target(domain, &headers)),
     };
     let client = Client::from_headers(&headers);
     let visit = Visit {
@@ -213,12 +213,12 @@ pub(super) async fn unlock(
     };
     let language = match decide(&found, &visit) {
         Answer::Guarded(language) => language,
-        other => return sent(other.reply(domain)),
+        other => return sent(other.reply(domain, visit.accept_language)),
     };
     let guard = found.link.guard.as_ref();
     let Some(guard) = guard.filter(|guard| guard.hash().is_some()) else {
         // Only Redis and another origin's log have it; the cold store has it soon.
-        return sent(unavailable(domain, RETRY_AFTER_S));
+        return sent(no_target(domain, &headers));
     };
     let password = entered
         .ok()
@@ -227,8 +227,8 @@ pub(super) async fn unlock(
         return sent(form_page(language, Some(Refusal::Wrong)));
     };
     let address = client_address(client.nearest);
-    let tried = links.passwords().try_one(&id, address, guard, password);
-    let refusal = match tried.await {
+    let attempted = links.passwords().try_one(&id, address, guard, password);
+    let refusal = match attempted.await {
         PasswordOutcome::Right => return let_in(&links, &id, found, &visit, &client, domain),
         PasswordOutcome::Wrong => Refusal::Wrong,
         PasswordOutcome::TooMany { wait_ms } => Refusal::TooMany {
@@ -246,7 +246,7 @@ fn let_in(
     links: &Links,
     id: &LinkId,
     found: ColdLink,
-    asked: &Visit<'_>,
+    requested: &Visit<'_>,
     client: &Client<'_>,
     domain: &Domain,
 ) -> Response<Body> {
@@ -261,13 +261,13 @@ fn let_in(
     let visit = Visit {
         method: Method::Get,
         click_tag: tag.as_deref(),
-        ..*asked
+        ..*requested
     };
     let answer = answer(&open, &visit);
     if answer.leads_on() {
         links.cold().count_click(id, &client.clicker(&visit));
     }
-    let mut reply = answer.reply(domain);
+    let mut reply = answer.reply(domain, visit.accept_language);
     // Regardless of the link's redirect status, use one that does not resend the password and is not cached.
     if (300..400).contains(&reply.status) {
         reply.status = StatusCode::SEE_OTHER.as_u16();
@@ -290,18 +290,18 @@ fn named<'a>(
         .get(header::HOST)
         .map_or(&b""[..], |value| value.as_bytes());
     let domain = domains.by_host(&String::from_utf8_lossy(host));
-    let domain = domain.ok_or_else(|| Box::new(no_link(None)))?;
+    let domain = domain.ok_or_else(|| Box::new(no_link(None, headers)))?;
     // The code exactly as the client wrote it.
     let path = uri.path().get(LINK_FOLLOW.len() - 1..).unwrap_or_default();
     if let Some(file) = File::at(path.as_bytes()) {
         let reply = file.reply(domain);
-        let answer = reply.map_or_else(|| no_link(Some(domain)), sent);
+        let answer = reply.map_or_else(|| no_link(Some(domain), headers), sent);
         return Err(Box::new(answer));
     }
     let path = path.strip_prefix('/').unwrap_or_default();
     let code = domain.codes.read(path.as_bytes());
     let code = code.and_then(|code| Code::new(code).ok());
-    let code = code.ok_or_else(|| Box::new(no_link(Some(domain))))?;
+    let code = code.ok_or_else(|| Box::new(no_link(Some(domain), headers)))?;
     let domain_id = domain.id.clone();
     Ok((
         domain,
@@ -336,7 +336,7 @@ impl<'a> Client<'a> {
             is_prefetch: is_prefetched(self.headers),
             query: uri.query().unwrap_or_default().as_bytes(),
             user_agent,
-            accept_language: field(self.headers, header::ACCEPT_LANGUAGE),
+            accept_language: accept_language(self.headers),
             country: links.country(self.headers),
             point: point_of(LinkName::from(id).as_bytes(), self.nearest, user_agent),
             now_ms: links.now_ms(),
@@ -353,6 +353,14 @@ impl<'a> Client<'a> {
             accept_language: visit.accept_language,
         }
     }
+}
+
+fn no_target<'a>(domain: &'a Domain, headers: &HeaderMap) -> Reply<'a> {
+    unavailable(domain, accept_language(headers), RETRY_AFTER_S)
+}
+
+fn accept_language(headers: &HeaderMap) -> &[u8] {
+    field(headers, header::ACCEPT_LANGUAGE)
 }
 
 fn field(headers: &HeaderMap, name: header::HeaderName) -> &[u8] {
@@ -446,16 +454,17 @@ pub(super) async fn record(
     links: Links,
     Path((domain, code)): Path<(String, String)>,
     uri: Uri,
+    headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
     let Ok(id) = format!("{domain}/{code}").parse::<LinkId>() else {
-        return Ok(no_link(None));
+        return Ok(no_link(None, &headers));
     };
     let purpose = link_purpose(uri.query().unwrap_or_default());
     let purpose = purpose
         .ok_or_else(|| Problem::invalid_query("for: look, renew, or click with its name"))?;
     let found = links.cold().visit(&id, purpose).await.map_err(no_answer)?;
     let Some(found) = found else {
-        return Ok(no_link(None));
+        return Ok(no_link(None, &headers));
     };
     Ok(Response::new(document::write(&found.to_read()).into()))
 }
@@ -474,8 +483,8 @@ fn decide<'a>(found: &'a ColdLink, visit: &Visit<'_>) -> Answer<'a> {
 }
 
 /// Gateways cache this answer for a while.
-fn no_link(domain: Option<&Domain>) -> Response<Body> {
-    let mut response = sent(unknown(domain));
+fn no_link(domain: Option<&Domain>, headers: &HeaderMap) -> Response<Body> {
+    let mut response = sent(unknown(domain, accept_language(headers)));
     let value = header::HeaderValue::from_static(LINK_UNKNOWN);
     response.headers_mut().insert(LINK, value);
     response

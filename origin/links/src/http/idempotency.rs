@@ -66,23 +66,23 @@ pub(super) async fn once(
     if let Some(held) = held {
         return replay(&held, body_hash.as_ref());
     }
-    let made = make.await;
-    let held = made
+    let created = make.await;
+    let held = created
         .as_ref()
         .ok()
-        .map(|made| record(made, body_hash.as_ref()));
+        .map(|created| record(created, body_hash.as_ref()));
     let held = held.as_deref().map(|held| (held, KEPT_MS));
     if let Err(error) = records.set_idempotency(hash, held).await {
         warn!(%error, "cannot store an answer for its Idempotency-Key");
     }
-    made.map(IntoResponse::into_response)
+    created.map(IntoResponse::into_response)
 }
 
 /// Encodes an answer: the body hash, then status, location (may be empty) and JSON, separated by line breaks.
-fn record(made: &CreateReply, body_hash: &[u8]) -> Vec<u8> {
-    let location = made.location.as_deref().unwrap_or_default();
-    let head = format!("{}\n{location}\n", made.status.as_u16());
-    [body_hash, head.as_bytes(), &made.json].concat()
+fn record(reply: &CreateReply, body_hash: &[u8]) -> Vec<u8> {
+    let location = reply.location.as_deref().unwrap_or_default();
+    let head = format!("{}\n{location}\n", reply.status.as_u16());
+    [body_hash, head.as_bytes(), &reply.json].concat()
 }
 
 fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
@@ -91,11 +91,11 @@ fn replay(held: &[u8], body_hash: &[u8]) -> Result<Response, Problem> {
         let detail = "this Idempotency-Key was used for another request";
         return Err(IDEMPOTENCY_MISMATCH.because(detail));
     }
-    let Some(made) = answer(rest) else {
+    let Some(created) = answer(rest) else {
         let detail = "a request with this Idempotency-Key is in progress";
         return Err(IDEMPOTENCY_UNDER_WAY.because(detail).retry());
     };
-    let mut response = made.into_response();
+    let mut response = created.into_response();
     let headers = response.headers_mut();
     headers.insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(response)

@@ -146,8 +146,8 @@ async fn make(
     let request: LinkRequest = read_typed(body)?;
     check_passwords(std::slice::from_ref(&request), is_kept)?;
     check_conversion(links, request.fields.conversion)?;
-    let known = links.domains();
-    within.check_new(&request, known.domains.default_domain().id.as_str())?;
+    let existing = links.domains();
+    within.check_new(&request, existing.domains.default_domain().id.as_str())?;
     within.take(links, 1).await?;
     let link = links.creator().create(request).await.map_err(not_made)?;
     Ok(CreateReply {
@@ -172,8 +172,8 @@ async fn made_all(
         let detail = format!("the list has {len} links, must have 1 to {BATCH_MAX}");
         return Err(Problem::invalid_body(detail));
     }
-    let known = links.domains();
-    let default = known.domains.default_domain().id.as_str();
+    let existing = links.domains();
+    let default = existing.domains.default_domain().id.as_str();
     let read = |value| {
         let request: LinkRequest = read_typed_value(value)?;
         within.check_new(&request, default)?;
@@ -188,17 +188,17 @@ async fn made_all(
     }
     // All or none: otherwise chance would decide which links fit into the quota.
     within.take(links, sound.len() as u64).await?;
-    let made = links.creator().create_all(sound).await;
-    let status = match requests.iter().all(Result::is_ok) && made.iter().all(Result::is_ok) {
+    let created = links.creator().create_all(sound).await;
+    let status = match requests.iter().all(Result::is_ok) && created.iter().all(Result::is_ok) {
         true => StatusCode::CREATED,
         false => StatusCode::MULTI_STATUS,
     };
-    let mut made = made.into_iter();
+    let mut created = created.into_iter();
     let mut answers = Vec::with_capacity(requests.len());
     for request in requests {
         answers.push(match request {
             Err(problem) => Item::Problem(Box::new(problem.body())),
-            Ok(_) => match made.next() {
+            Ok(_) => match created.next() {
                 Some(Ok(link)) => Item::Link(Box::new(link)),
                 Some(Err(error)) => Item::Problem(Box::new(not_made(error).body())),
                 None => return Err(Problem::overloaded()),
@@ -213,8 +213,8 @@ async fn made_all(
 }
 
 /// Refuses to attribute orders if click ids are not configured.
-fn check_conversion(links: &Links, wanted: Option<bool>) -> Result<(), Problem> {
-    match wanted == Some(true) && links.conversions().is_none() {
+fn check_conversion(links: &Links, requested: Option<bool>) -> Result<(), Problem> {
+    match requested == Some(true) && links.conversions().is_none() {
         true => {
             let detail = "conversion: click ids are not enabled: set WEIR_LINK_CLICK_SECRET here and at the gateways";
             Err(INVALID_LINK.because(detail))
@@ -350,12 +350,12 @@ enum Sort {
 
 impl PageQuery {
     pub(super) fn link_query(&self, within: CallerFilter) -> LinkQuery {
-        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let input = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         LinkQuery {
-            text: given(&self.q),
-            tag: given(&self.tag),
-            domain: given(&self.domain),
-            target: given(&self.target),
+            text: input(&self.q),
+            tag: input(&self.tag),
+            domain: input(&self.domain),
+            target: input(&self.target),
             from_ms: self.from_ms.unwrap_or(0),
             to_ms: self.to_ms,
             narrow_key: within.narrow_key(),
@@ -394,13 +394,13 @@ pub(super) async fn list(
     ReadQuery(query): ReadQuery<PageQuery>,
 ) -> Result<Json<LinkPage>, Problem> {
     let limit = page_len(query.limit, PAGE_MAX)?.unwrap_or(PAGE);
-    let wanted = query.link_query(within);
-    let found = search(links.store(), &wanted, query.cursor()?, limit);
+    let requested = query.link_query(within);
+    let found = search(links.store(), &requested, query.cursor()?, limit);
     let Page { links: found, next } = found.await?;
-    let known = links.domains();
+    let existing = links.domains();
     let standings = links.states().of(&found).await?;
     let found = found.into_iter().zip(standings);
-    let view = |(link, standing)| LinkView::from_stored(link, &known.domains, standing);
+    let view = |(link, current)| LinkView::from_stored(link, &existing.domains, current);
     Ok(Json(LinkPage {
         links: found.map(view).collect(),
         next: next.map(|cursor| cursor.write()),
@@ -422,8 +422,8 @@ pub(super) async fn get(links: Links, NamedLink(id): NamedLink) -> Result<Respon
 /// Finds a link, in the format of the API.
 pub(super) async fn found(links: &Links, id: &LinkId) -> Result<LinkView, Problem> {
     let found = links.finder().find(id).await.map_err(not_found)?;
-    let (standing, known) = (links.states().of_one(&found).await?, links.domains());
-    Ok(LinkView::from_stored(found, &known.domains, standing))
+    let (current, existing) = (links.states().of_one(&found).await?, links.domains());
+    Ok(LinkView::from_stored(found, &existing.domains, current))
 }
 
 /// Change a link; missing fields keep their values

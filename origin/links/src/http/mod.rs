@@ -142,7 +142,7 @@ pub fn admin() -> Api<Enabled> {
     let all = RouteRules::PLATFORM.refuses(&[LINKS_OFF]);
     let named = links.refuses(&[UNKNOWN_LINK, REDIS_UNAVAILABLE, LINK_BUSY]);
     let named_narrow = named.narrow();
-    let made = links.narrow().refuses(&[
+    let created = links.narrow().refuses(&[
         BODY_TOO_LARGE,
         REDIS_UNAVAILABLE,
         LOG_UNAVAILABLE,
@@ -158,13 +158,14 @@ pub fn admin() -> Api<Enabled> {
     #[cfg(feature = "imports")]
     let api = api.route(
         routes!(import::import).layer(DefaultBodyLimit::max(import::BODY_LEN_MAX)),
-        made.refuses(import::REFUSALS),
+        created.refuses(import::REFUSALS),
     );
     api
         // Creation works without SQL and is faster than an audit transaction would allow.
         .route(
             routes!(links::create).layer(DefaultBodyLimit::max(links::BODY_LEN_MAX)),
-            made.audited_at(AuditTiming::Behind)
+            created
+                .audited_at(AuditTiming::Behind)
                 .refuses(TARGETS)
                 .refuses(&[
                     INVALID_LINK,

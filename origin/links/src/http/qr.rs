@@ -87,9 +87,9 @@ impl QrQuery {
 pub(super) async fn svg(
     links: Links,
     named: NamedLink,
-    ReadQuery(asked): ReadQuery<QrQuery>,
+    ReadQuery(query): ReadQuery<QrQuery>,
 ) -> Result<Response, Problem> {
-    svg_with(&links, named, asked, None).await
+    svg_with(&links, named, query, None).await
 }
 
 /// Get the link's QR code with a logo in the middle
@@ -109,19 +109,19 @@ pub(super) async fn svg(
 pub(super) async fn svg_with_logo(
     links: Links,
     named: NamedLink,
-    ReadQuery(asked): ReadQuery<QrQuery>,
+    ReadQuery(query): ReadQuery<QrQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    svg_with(&links, named, asked, Some(&logo(body)?)).await
+    svg_with(&links, named, query, Some(&logo(body)?)).await
 }
 
 async fn svg_with(
     links: &Links,
     named: NamedLink,
-    asked: QrQuery,
+    query: QrQuery,
     logo: Option<&Logo>,
 ) -> Result<Response, Problem> {
-    let (url, style) = drawn(links, named, asked).await?;
+    let (url, style) = drawn(links, named, query).await?;
     let image = qr::svg(&url, style, logo).map_err(|error| refused(&error))?;
     // The image is served with the token only, and may be opened directly. The policy blocks scripts.
     let policy = "default-src 'none'; img-src data:";
@@ -143,9 +143,9 @@ async fn svg_with(
 pub(super) async fn png(
     links: Links,
     named: NamedLink,
-    ReadQuery(asked): ReadQuery<QrQuery>,
+    ReadQuery(query): ReadQuery<QrQuery>,
 ) -> Result<Response, Problem> {
-    png_with(&links, named, asked, None).await
+    png_with(&links, named, query, None).await
 }
 
 /// Get the link's QR code with a logo in the middle
@@ -165,19 +165,19 @@ pub(super) async fn png(
 pub(super) async fn png_with_logo(
     links: Links,
     named: NamedLink,
-    ReadQuery(asked): ReadQuery<QrQuery>,
+    ReadQuery(query): ReadQuery<QrQuery>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    png_with(&links, named, asked, Some(&logo(body)?)).await
+    png_with(&links, named, query, Some(&logo(body)?)).await
 }
 
 async fn png_with(
     links: &Links,
     named: NamedLink,
-    asked: QrQuery,
+    query: QrQuery,
     logo: Option<&Logo>,
 ) -> Result<Response, Problem> {
-    let (url, style) = drawn(links, named, asked).await?;
+    let (url, style) = drawn(links, named, query).await?;
     let image = qr::png(&url, style, logo).map_err(|error| refused(&error))?;
     Ok(([kind("image/png")], image).into_response())
 }
@@ -195,10 +195,10 @@ const fn kind(kind: &'static str) -> (header::HeaderName, &'static str) {
 async fn drawn(
     links: &Links,
     NamedLink(id): NamedLink,
-    asked: QrQuery,
+    query: QrQuery,
 ) -> Result<(String, Style), Problem> {
-    let is_marked = asked.scans.unwrap_or(true);
-    let style = asked.style().map_err(|error| refused(&error))?;
+    let is_marked = query.scans.unwrap_or(true);
+    let style = query.style().map_err(|error| refused(&error))?;
     let mut url = found(links, &id).await?.url;
     if is_marked {
         url.push('?');

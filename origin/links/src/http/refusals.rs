@@ -109,11 +109,11 @@ pub(super) const DOMAINS_BUSY: Refusal =
 
 /// The domain of a new link does not exist.
 pub(super) const NO_SUCH_DOMAIN: Refusal =
-    Refusal::invalid("unknown_domain", "Invalid link", UNKNOWN_DOMAIN.meaning);
+    Refusal::invalid("unknown_domain", "Invalid link", UNKNOWN_DOMAIN.description);
 
 /// A target that is refused, with the codes of [`weir_link::target::TargetError`].
-const fn target(code: &'static str, meaning: &'static str) -> Refusal {
-    Refusal::invalid(code, "Invalid link", meaning)
+const fn target(code: &'static str, description: &'static str) -> Refusal {
+    Refusal::invalid(code, "Invalid link", description)
 }
 
 pub(super) const TARGETS: &[Refusal] = &[

@@ -86,9 +86,9 @@ enum SeriesStep {
 pub(super) async fn stats(
     links: Links,
     NamedLink(id): NamedLink,
-    ReadQuery(asked): ReadQuery<StatsQuery>,
+    ReadQuery(query): ReadQuery<StatsQuery>,
 ) -> Result<Response, Problem> {
-    let report = report(&links, &id, &asked).await?;
+    let report = report(&links, &id, &query).await?;
     Ok(Json(report.view()).into_response())
 }
 
@@ -103,9 +103,9 @@ pub(super) async fn stats(
 pub(super) async fn csv(
     links: Links,
     NamedLink(id): NamedLink,
-    ReadQuery(asked): ReadQuery<StatsQuery>,
+    ReadQuery(query): ReadQuery<StatsQuery>,
 ) -> Result<Response, Problem> {
-    let report = report(&links, &id, &asked).await?;
+    let report = report(&links, &id, &query).await?;
     let LinkId { domain, code } = id;
     // Codes and dates contain no other character that needs escaping.
     let code = code.as_str().replace('/', "-");
@@ -128,8 +128,8 @@ impl StatsQuery {
     }
 }
 
-async fn report(links: &Links, id: &LinkId, asked: &StatsQuery) -> Result<Report, Problem> {
-    let range = asked.range()?;
+async fn report(links: &Links, id: &LinkId, query: &StatsQuery) -> Result<Report, Problem> {
+    let range = query.range()?;
     let link = found(links, id).await?;
     let report = Report::read(links.store(), id, link.created_at_ms, range);
     Ok(report.await?)
@@ -165,17 +165,17 @@ fn range(
 pub(super) async fn crosstab(
     links: Links,
     NamedLink(id): NamedLink,
-    ReadQuery(asked): ReadQuery<CrosstabQuery>,
+    ReadQuery(query): ReadQuery<CrosstabQuery>,
 ) -> Result<Json<Crosstab>, Problem> {
-    let range = range(asked.by, asked.from_ms, asked.to_ms, asked.tz.as_deref())?;
+    let range = range(query.by, query.from_ms, query.to_ms, query.tz.as_deref())?;
     if Crosstab::is_too_old(&range, now_ms()) {
         let detail = "from_ms: cross-tabs are only available for the last 31 days";
         return Err(Problem::invalid_query(detail));
     }
     let filter = Filter {
-        country: asked.country,
-        device: asked.device,
-        referrer: asked.referrer,
+        country: query.country,
+        device: query.device,
+        referrer: query.referrer,
     };
     let link = found(&links, &id).await?;
     let crosstab = Crosstab::read(links.store(), &id, link.created_at_ms, &range, filter);

@@ -146,7 +146,7 @@ pub(super) fn tags(cell: &str) -> Vec<String> {
     };
     let mut tags: Vec<String> = Vec::new();
     for tag in cell.split(separators).map(str::trim) {
-        if !tag.is_empty() && !tags.iter().any(|known| known == tag) {
+        if !tag.is_empty() && !tags.iter().any(|existing| existing == tag) {
             tags.push(tag.to_owned());
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_link_has_a_host_and_a_code() {
+    fn short_link_has_a_host_and_a_code() {
         let cases = [
             ("https://s.example/abc", Some("s.example"), "abc"),
             ("http://s.example:8080/a-b/", Some("s.example:8080"), "a-b"),

@@ -149,18 +149,22 @@ impl Importer {
             ignored_columns: rows.ignored_columns(),
             ..Report::default()
         };
-        for Row { line, wishes } in rows {
+        for Row {
+            line,
+            links: imports,
+        } in rows
+        {
             report.rows += 1;
-            let wishes = match wishes {
-                Ok(wishes) => wishes,
+            let imports = match imports {
+                Ok(imports) => imports,
                 Err(flaw) => {
                     report.refused.push(flaw);
                     continue;
                 }
             };
-            for wish in wishes {
-                let code = wish.request.code.clone();
-                match self.take_over(order, wish).await? {
+            for imported in imports {
+                let code = imported.request.code.clone();
+                match self.take_over(order, imported).await? {
                     Outcome::Made => report.made += 1,
                     Outcome::Present => report.present += 1,
                     Outcome::Refused(error, detail) => report.refused.push(RowError {
@@ -175,17 +179,17 @@ impl Importer {
         Ok(report)
     }
 
-    async fn take_over(&self, order: &Order, wish: ImportedLink) -> Result<Outcome, ImportError> {
-        let known = self.domains.get();
-        let is_disabled = wish.is_disabled;
-        let request = order.completed(wish, &known.domains);
+    async fn take_over(&self, order: &Order, link: ImportedLink) -> Result<Outcome, ImportError> {
+        let existing = self.domains.get();
+        let is_disabled = link.is_disabled;
+        let request = order.completed(link, &existing.domains);
         let domain = request.domain.as_deref().unwrap_or_default();
         if !order.may_make(domain, &request.fields.tags) {
             let detail = "the key is restricted to other domains or tags".to_owned();
             return Ok(Outcome::Refused("forbidden", detail));
         }
         let now_ms = (self.clock)();
-        let mut draft = match request.draft(&known.domains, now_ms) {
+        let mut draft = match request.draft(&existing.domains, now_ms) {
             Ok(draft) => draft,
             Err(refused) => return Ok(Outcome::Refused(refused.word, refused.to_string())),
         };
@@ -219,15 +223,15 @@ impl Importer {
         id: &LinkId,
         now_ms: u64,
     ) -> Result<Outcome, ImportError> {
-        let made = self
+        let created = self
             .creator
             .make_imported(draft.clone(), code, now_ms)
             .await;
-        match made {
+        match created {
             Ok(()) => Ok(Outcome::Made),
             Err(CreateError::Taken) => match self.finder.find(id).await {
                 Ok(found) => Ok(order.meet(&draft, &found)),
-                Err(FindError::Unknown | FindError::NotYet) => Ok(taken(
+                Err(FindError::Unknown | FindError::NotYet) => Ok(code_taken(
                     "its code is reserved: for generated codes of another origin, or after a recent deletion",
                 )),
                 Err(error) => Err(ImportError::Find(error)),
@@ -239,10 +243,10 @@ impl Importer {
 
 impl Order {
     /// Completes a request with the options of the import.
-    fn completed(&self, wish: ImportedLink, domains: &Domains) -> LinkRequest {
-        let mut request = wish.request;
+    fn completed(&self, link: ImportedLink, domains: &Domains) -> LinkRequest {
+        let mut request = link.request;
         let is_known = |id: &String| domains.by_id(id).is_some();
-        let by_host = || domains.by_host(wish.host.as_deref()?).map(|one| &one.id);
+        let by_host = || domains.by_host(link.host.as_deref()?).map(|one| &one.id);
         let named = request.domain.take().filter(is_known);
         let named = named.or_else(|| by_host().map(ToString::to_string));
         let default = || domains.default_domain().id.to_string();
@@ -275,11 +279,11 @@ impl Order {
         let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
         match found.link.target == draft.link.target && may_see {
             true => Outcome::Present,
-            false => taken("another link with this code has a different target"),
+            false => code_taken("another link with this code has a different target"),
         }
     }
 }
 
-fn taken(detail: &str) -> Outcome {
+fn code_taken(detail: &str) -> Outcome {
     Outcome::Refused("code_taken", detail.to_owned())
 }

@@ -44,7 +44,7 @@ pub struct Row {
     /// Its line number.
     pub line: u64,
     /// The links to create, or the row's error.
-    pub wishes: Result<Vec<ImportedLink>, RowError>,
+    pub links: Result<Vec<ImportedLink>, RowError>,
 }
 
 /// The rows of a file.
@@ -139,7 +139,7 @@ impl<'a> Rows<'a> {
     /// Columns that the import ignores.
     pub fn ignored_columns(&self) -> Vec<String> {
         let is_used = |name: &String| match self.format.columns() {
-            Some(columns) => columns.all().any(|known| known == plain(name)),
+            Some(columns) => columns.all().any(|existing| existing == plain(name)),
             None => OWN.contains(&name.as_str()),
         };
         let ignored = self.head.iter().filter(|name| !is_used(name));
@@ -148,7 +148,8 @@ impl<'a> Rows<'a> {
 
     /// The column of the first existing name.
     fn column(&self, names: &[&str]) -> Option<usize> {
-        let position = |known: &&str| self.head.iter().position(|name| plain(name) == **known);
+        let position =
+            |existing: &&str| self.head.iter().position(|name| plain(name) == **existing);
         names.iter().find_map(position)
     }
 
@@ -193,7 +194,7 @@ impl<'a> Rows<'a> {
             Some(Some(ms)) => Some(ms),
             None => None,
         };
-        let wish = |(host, code): (Option<&str>, &str)| ImportedLink {
+        let import = |(host, code): (Option<&str>, &str)| ImportedLink {
             host: host.map(str::to_owned),
             request: LinkRequest {
                 code: Some(code.to_owned()),
@@ -214,7 +215,7 @@ impl<'a> Rows<'a> {
         }
         Row {
             line,
-            wishes: Ok(names.into_iter().map(wish).collect()),
+            links: Ok(names.into_iter().map(import).collect()),
         }
     }
 
@@ -291,11 +292,11 @@ pub fn without_mark(file: &[u8]) -> &[u8] {
 /// Detects the delimiter: spreadsheets in some locales write `;`.
 fn delimiter(file: &[u8]) -> u8 {
     let head = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let count = |wanted: u8| head.iter().filter(|byte| **byte == wanted).count();
+    let count = |requested: u8| head.iter().filter(|byte| **byte == requested).count();
     let all = [b',', b';', b'\t'];
     all.into_iter()
         .rev()
-        .max_by_key(|wanted| count(*wanted))
+        .max_by_key(|requested| count(*requested))
         .unwrap_or(b',')
 }
 
@@ -323,8 +324,8 @@ fn exported(line: u64, value: Value) -> Row {
         Ok(link) => link,
         Err(error) => return refused(&error.to_string()),
     };
-    let wanted = [("code", &link.code), ("target", &link.target)];
-    for (name, text) in wanted {
+    let requested = [("code", &link.code), ("target", &link.target)];
+    for (name, text) in requested {
         if text.is_empty() {
             return refused(&format!("has no {name}"));
         }
@@ -334,17 +335,23 @@ fn exported(line: u64, value: Value) -> Row {
     }
     if ["ended", "used_up"].contains(&link.state.as_str()) {
         let detail = format!("it is already {}", link.state.replace('_', " "));
-        let wishes = Err(row_error(line, code, "link_ended", detail));
-        return Row { line, wishes };
+        let imports = Err(row_error(line, code, "link_ended", detail));
+        return Row {
+            line,
+            links: imports,
+        };
     }
     if link.protected {
         // Without its password, anyone could follow the link.
         let detail = "it has a password, which exports omit: create it again";
-        let wishes = Err(row_error(line, code, "link_protected", detail.to_owned()));
-        return Row { line, wishes };
+        let imports = Err(row_error(line, code, "link_protected", detail.to_owned()));
+        return Row {
+            line,
+            links: imports,
+        };
     }
     let (host, _) = split(&link.url);
-    let wish = ImportedLink {
+    let import = ImportedLink {
         host: host.map(str::to_owned),
         is_disabled: link.disabled || link.state == "disabled",
         request: LinkRequest {
@@ -371,7 +378,7 @@ fn exported(line: u64, value: Value) -> Row {
     };
     Row {
         line,
-        wishes: Ok(vec![wish]),
+        links: Ok(vec![import]),
     }
 }
 
@@ -392,7 +399,7 @@ fn broken_row(line: u64, code: Option<&str>, detail: &str) -> Row {
     let code = code.filter(|code| !code.is_empty()).map(str::to_owned);
     Row {
         line,
-        wishes: Err(row_error(
+        links: Err(row_error(
             line,
             code,
             "invalid_row",
@@ -411,8 +418,8 @@ mod tests {
             .collect()
     }
 
-    fn wishes(row: &Row) -> &[ImportedLink] {
-        row.wishes.as_ref().unwrap()
+    fn imports(row: &Row) -> &[ImportedLink] {
+        row.links.as_ref().unwrap()
     }
 
     #[test]
@@ -421,7 +428,7 @@ mod tests {
         let rows = read(Format::Yourls, file);
         let lines: Vec<u64> = rows.iter().map(|row| row.line).collect();
         assert_eq!(lines, [2, 5]);
-        let flaw = rows[1].wishes.as_ref().unwrap_err();
+        let flaw = rows[1].links.as_ref().unwrap_err();
         assert_eq!((flaw.line, flaw.code.as_deref()), (5, Some("xyz")));
         let part = Rows::read(Format::Yourls, b"keyword,url\nabc,\n", 1_001).unwrap();
         assert_eq!(part.map(|row| row.line).collect::<Vec<_>>(), [1_001]);
@@ -432,10 +439,10 @@ mod tests {
         let file = "Link,Custom Link,Destination URL,Title,Tags\n\
             bit.ly/3xYz1aB,go.example/spring,https://example.com/a,T,\"x, y\"\n";
         let rows = read(Format::Bitly, file);
-        let all = wishes(&rows[0]);
+        let all = imports(&rows[0]);
         let names: Vec<_> = all
             .iter()
-            .map(|wish| (wish.host.as_deref(), wish.request.code.as_deref()))
+            .map(|import| (import.host.as_deref(), import.request.code.as_deref()))
             .collect();
         let expected = [
             (Some("bit.ly"), Some("3xYz1aB")),
@@ -451,21 +458,21 @@ mod tests {
             '-ab,https://a.example/,disabled,3,\"[{\"\"percent\"\":5,\"\"target\"\":\"\"https://b.example/\"\"}]\"\n\
             abc,https://a.example/,used_up,0,\n";
         let rows = read(Format::Csv, file);
-        let wish = &wishes(&rows[0])[0];
-        assert_eq!(wish.request.code.as_deref(), Some("-ab"));
+        let import = &imports(&rows[0])[0];
+        assert_eq!(import.request.code.as_deref(), Some("-ab"));
         assert_eq!(
-            (wish.is_disabled, wish.request.fields.max_clicks),
+            (import.is_disabled, import.request.fields.max_clicks),
             (true, Some(3))
         );
-        assert_eq!(wish.request.fields.rules[0].percent, Some(5));
-        assert_eq!(rows[1].wishes.as_ref().unwrap_err().error, "link_ended");
+        assert_eq!(import.request.fields.rules[0].percent, Some(5));
+        assert_eq!(rows[1].links.as_ref().unwrap_err().error, "link_ended");
     }
 
     #[test]
     fn unclosed_quote_is_reported_with_its_line() {
         let file = "keyword,url\nabc,https://a.example/\nxyz,\"https://b.example/\nnext,https://c.example/\n";
         let rows = read(Format::Yourls, file);
-        let flaw = rows[1].wishes.as_ref().unwrap_err();
+        let flaw = rows[1].links.as_ref().unwrap_err();
         assert_eq!(flaw.line, 3);
         assert!(flaw.detail.contains("quotation mark"), "{flaw:?}");
     }
@@ -487,7 +494,7 @@ mod tests {
             "\u{feff}keyword;url\nabc;https://a.example/?a=1,2\n",
         );
         assert_eq!(
-            wishes(&rows[0])[0].request.fields.target,
+            imports(&rows[0])[0].request.fields.target,
             "https://a.example/?a=1,2"
         );
         let table = Rows::read(Format::Shlink, b"createdAt,shortCode,longUrl,visits\n", 2).unwrap();

@@ -42,8 +42,8 @@ impl CapacityGauge {
         for length in Length::ALL {
             let usage = self.usage(length).await?;
             let plan = self.allocator.plan(length);
-            let (left, days) = (plan.numbers_left(&usage), plan.days_left(&usage));
-            self.metrics.numbers_left(length, left, days);
+            let (remaining, days) = (plan.numbers_left(&usage), plan.days_left(&usage));
+            self.metrics.numbers_left(length, remaining, days);
         }
         Ok(())
     }

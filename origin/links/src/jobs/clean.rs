@@ -80,10 +80,10 @@ impl Cleaner {
     ) -> Result<(), Unavailable> {
         let ids: Vec<_> = ended.iter().map(|ended| &ended.id).collect();
         let lives = self.records.remaining_lives(&ids).await?;
-        let (mut gone, mut alive) = (Vec::new(), Vec::new());
+        let (mut missing, mut alive) = (Vec::new(), Vec::new());
         for (ended, life) in ended.into_iter().zip(lives) {
             match life {
-                Life::Gone => gone.push(ended),
+                Life::Gone => missing.push(ended),
                 // Redis does not have the deletion yet. Gateways may cache the link until the cooldown is over.
                 _ if ended.is_deleted => drop(self.records.forget(&ended.id).await?),
                 Life::Ms(ms) => {
@@ -96,9 +96,9 @@ impl Cleaner {
                 }
             }
         }
-        self.free_numbers(&gone).await?;
+        self.free_numbers(&missing).await?;
         self.store.ends().prolong(&alive).await?;
-        let removed = self.store.ends().remove(&gone).await?;
+        let removed = self.store.ends().remove(&missing).await?;
         self.metrics.cleaned(removed, alive.len() as u64);
         cleaned.removed += removed;
         cleaned.alive += alive.len() as u64;
@@ -107,12 +107,12 @@ impl Cleaner {
 
     /// Makes the numbers of custom codes available again. This runs before the links are deleted. If the origin crashes
     /// in between, the next run repeats it, and a segment with an existing link is not reserved.
-    async fn free_numbers(&self, gone: &[EndedLink]) -> Result<(), Unavailable> {
-        let known = self.domains.get();
-        let customs: Vec<_> = gone
+    async fn free_numbers(&self, links: &[EndedLink]) -> Result<(), Unavailable> {
+        let existing = self.domains.get();
+        let customs: Vec<_> = links
             .iter()
             .filter_map(|ended| {
-                let domain = known.domains.by_id(ended.id.domain.as_str());
+                let domain = existing.domains.by_id(ended.id.domain.as_str());
                 let codes = domain.map_or_else(CodeOptions::default, |domain| domain.codes);
                 let (length, index) = self.allocator.index(codes, &ended.id.code)?;
                 Some((length, index, &ended.id.domain))

@@ -188,8 +188,8 @@ impl ClickCounter {
             self.looked_at_ms = now_ms;
             // If this fails, batches already assigned to this consumer are read with the unfinished ones.
             let had_unfinished = std::mem::replace(&mut self.has_unfinished, true);
-            let taken = self.take_over().await?;
-            self.count(&taken, now_ms).await?;
+            let accepted = self.take_over().await?;
+            self.count(&accepted, now_ms).await?;
             self.has_unfinished = had_unfinished;
         }
         if self.has_unfinished {
@@ -211,8 +211,8 @@ impl ClickCounter {
         let mut create = cmd("XGROUP");
         create.arg("CREATE").arg(self.stream()).arg(GROUP);
         // Start at the first batch, including those from before the group existed.
-        let made = self.redis.send(create.arg("0").arg("MKSTREAM")).await;
-        match made {
+        let created = self.redis.send(create.arg("0").arg("MKSTREAM")).await;
+        match created {
             Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
             _ => self.has_group = true,
         }

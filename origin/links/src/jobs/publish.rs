@@ -122,11 +122,11 @@ impl Publisher {
             _ => Some(self.store.clicks().clicks_used(id).await?),
         };
         let record = text(link);
-        let left = |end_ms: u64| end_ms.saturating_sub(now_ms);
+        let remaining = |end_ms: u64| end_ms.saturating_sub(now_ms);
         let record = Record {
             id,
             record: &record,
-            life_ms: link.expires_at_ms.map(left),
+            life_ms: link.expires_at_ms.map(remaining),
         };
         Ok(self.records.write(record, used).await?)
     }
@@ -138,8 +138,8 @@ impl Publisher {
     /// If SQL or Redis is unavailable.
     pub async fn catch_up(&self) -> Result<usize, Unavailable> {
         let before_ms = (self.clock)().saturating_sub(YOUNG_MS);
-        let left = self.store.edits().unpublished(before_ms, BATCH).await?;
-        for (id, version) in &left {
+        let remaining = self.store.edits().unpublished(before_ms, BATCH).await?;
+        for (id, version) in &remaining {
             if self.was_kept(id, *version, before_ms).await? {
                 self.store.edits().mark_published(id, *version).await?;
                 self.written().remove(id);
@@ -153,7 +153,7 @@ impl Publisher {
         let forget_ms = before_ms.saturating_sub(WRITTEN_MS);
         self.written()
             .retain(|_, written| written.at_ms > forget_ms);
-        Ok(left.len())
+        Ok(remaining.len())
     }
 
     /// Whether this or a later version was written before, and Redis still has the current record and the notification
@@ -171,12 +171,10 @@ impl Publisher {
             return Ok(false);
         };
         let link = self.store.link(id).await?;
-        let wanted = live(link.as_ref(), (self.clock)()).map(text);
+        let requested = live(link.as_ref(), (self.clock)()).map(text);
         let found = self.records.record(id).await?;
-        Ok(
-            found == wanted.map(String::into_bytes)
-                && self.records.is_told(&written.change).await?,
-        )
+        Ok(found == requested.map(String::into_bytes)
+            && self.records.is_told(&written.change).await?)
     }
 
     /// Detects whether Redis was restored from an old snapshot, such as a restarted Redis without an append-only file.

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn consumers_are_parsed_despite_extra_fields() {
-        let said = [
+        let response = [
             bulk("name"),
             bulk("a"),
             bulk("pending"),
@@ -170,7 +170,7 @@ mod tests {
             bulk("idle"),
         ];
         let more = [Value::Int(7), bulk("inactive"), Value::Int(-1)];
-        let reply = array([Value::Array([said.to_vec(), more.to_vec()].concat())]);
+        let reply = array([Value::Array([response.to_vec(), more.to_vec()].concat())]);
         let expected = Consumer {
             name: "a".to_owned(),
             pending: 2,

@@ -47,8 +47,8 @@ struct Drainer {
 }
 
 impl Drainer {
-    fn interval(&self, what: &'static str) -> Interval {
-        let interval = Interval::every(PAUSE, what, self.stop.clone());
+    fn interval(&self, subject: &'static str) -> Interval {
+        let interval = Interval::every(PAUSE, subject, self.stop.clone());
         interval.backing_off(BACKOFF)
     }
 
@@ -124,8 +124,8 @@ impl Drainer {
             let drained = drained.await;
             interval.ended(&drained);
             match drained {
-                Ok(taken) => {
-                    self.metrics.drained(entries.len() as u64, taken);
+                Ok(accepted) => {
+                    self.metrics.drained(entries.len() as u64, accepted);
                     break;
                 }
                 Err(_) if interval.next().await => {}

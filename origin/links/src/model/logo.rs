@@ -36,8 +36,9 @@ impl Logo {
             return Err(QrError::Logo("is larger than 256 KiB"));
         }
         let mut decoder = Decoder::new_with_limits(Cursor::new(file), Limits { bytes: MEMORY_MAX });
-        let wanted = Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
-        decoder.set_transformations(wanted);
+        let requested =
+            Transformations::EXPAND | Transformations::STRIP_16 | Transformations::ALPHA;
+        decoder.set_transformations(requested);
         let mut reader = decoder.read_info().map_err(|_| NO_PNG)?;
         let (width, height) = (reader.info().width, reader.info().height);
         if width.max(height) > SIDE_MAX {

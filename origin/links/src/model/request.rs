@@ -74,7 +74,7 @@ pub struct EditRequest {
     #[schema(nullable = false, maximum = 3650)]
     pub life_days: Option<u32>,
     /// Password for visitors; null: none.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128, write_only)]
     pub password: Option<Option<Password>>,
     /// Whether the link is disabled.
@@ -87,7 +87,7 @@ pub struct EditRequest {
 }
 
 /// Distinguishes null from a missing field.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::<T>::deserialize(from).map(Some)
@@ -186,13 +186,13 @@ impl LinkRequest {
             Name::Custom(_) => domain.life_ms(),
         };
         let site = Site { domains, domain };
-        let given = RequestContext {
+        let context = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: None,
             now_ms,
         };
-        let tags = site.set(&mut link, self.fields, given)?;
+        let tags = site.set(&mut link, self.fields, context)?;
         if self.password.is_some() && link.max_clicks > 0 {
             return Err(counts_and_guards());
         }
@@ -238,14 +238,14 @@ impl EditRequest {
         let fields = LinkFields::new(link.clone(), before.tags.clone());
         let fields = serde_json::from_value(fields.merged(&self.fields));
         let fields = fields.map_err(|error| refused("the link", error.to_string()))?;
-        let given = RequestContext {
+        let context = RequestContext {
             utm: self.utm.as_ref(),
             life_days: self.life_days,
             names: Some(&self.fields),
             now_ms,
         };
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
-        let tags = Site { domains, domain }.set(&mut link, fields, given)?;
+        let tags = Site { domains, domain }.set(&mut link, fields, context)?;
         Ok(AppliedEdit { link, tags })
     }
 }
@@ -288,15 +288,15 @@ impl Site<'_> {
         &self,
         link: &mut Link,
         fields: LinkFields,
-        given: RequestContext<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Vec<String>, LinkFieldError> {
-        let has = |name: &str| given.names.is_none_or(|names| names.contains_key(name));
-        if has("target") || given.utm.is_some() {
-            let target = with_utm(&fields.target, given.utm)?;
+        let has = |name: &str| context.names.is_none_or(|names| names.contains_key(name));
+        if has("target") || context.utm.is_some() {
+            let target = with_utm(&fields.target, context.utm)?;
             link.target = self.target("target", &target)?.url;
         }
         let life_ms = fields.life_ms.filter(|_| has("life_ms"));
-        link.life_ms = life(given.life_days, life_ms)?.unwrap_or(link.life_ms);
+        link.life_ms = life(context.life_days, life_ms)?.unwrap_or(link.life_ms);
         if has("language") {
             link.language = fields.language.map_or(Ok(String::new()), language)?;
         }
@@ -307,7 +307,7 @@ impl Site<'_> {
             link.max_clicks = fields.max_clicks.map_or(Ok(0), max_clicks)?;
         }
         if has(END_IN_REQUESTS) {
-            let end = fields.ends_at_ms.map(|ms| end(ms, given.now_ms));
+            let end = fields.ends_at_ms.map(|ms| end(ms, context.now_ms));
             link.expires_at_ms = end.transpose()?.unwrap_or(0);
         }
         if has("apps") {
@@ -384,8 +384,8 @@ impl Site<'_> {
     fn rules(&self, rules: Vec<RuleRequest>) -> Result<Vec<Rule>, LinkFieldError> {
         let rule = |(n, rule): (usize, RuleRequest)| {
             let language = |tag: String| {
-                let known = language(tag);
-                known.map_err(|error| refused(format!("rules[{n}].languages"), error.problem))
+                let existing = language(tag);
+                existing.map_err(|error| refused(format!("rules[{n}].languages"), error.problem))
             };
             let country = |text: String| {
                 let field = || format!("rules[{n}].countries");
@@ -450,9 +450,9 @@ fn percent(percent: Option<u8>, n: usize) -> Result<u8, LinkFieldError> {
 
 /// A language tag in canonical form.
 fn language(tag: String) -> Result<String, LinkFieldError> {
-    let known = Language::new(tag.as_bytes());
-    let known = known.map(|language| language.as_str().to_owned());
-    known.ok_or_else(|| refused("language", "is not a language tag such as zh, zh-TW or en"))
+    let existing = Language::new(tag.as_bytes());
+    let existing = existing.map(|language| language.as_str().to_owned());
+    existing.ok_or_else(|| refused("language", "is not a language tag such as zh, zh-TW or en"))
 }
 
 fn check_size(link: &Link) -> Result<(), LinkFieldError> {

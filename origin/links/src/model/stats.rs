@@ -151,14 +151,14 @@ impl Breakdown {
     /// Normalizes a value for storage: at most [`VALUE_LEN_MAX`] bytes, without control characters and surrounding
     /// blanks (MySQL ignores trailing ones), and never empty.
     pub fn value(self, text: &str) -> String {
-        let mut kept = String::with_capacity(text.len().min(VALUE_LEN_MAX));
+        let mut retained = String::with_capacity(text.len().min(VALUE_LEN_MAX));
         for char in text.trim().chars().filter(|char| !char.is_control()) {
-            if kept.len() + char.len_utf8() > VALUE_LEN_MAX {
+            if retained.len() + char.len_utf8() > VALUE_LEN_MAX {
                 break;
             }
-            kept.push(char);
+            retained.push(char);
         }
-        match kept.trim() {
+        match retained.trim() {
             "" => self.empty_label().to_owned(),
             trimmed => trimmed.to_owned(),
         }

@@ -65,8 +65,8 @@ impl UniqueCounter {
     pub async fn count(&self, rows: &[Row], now_ms: u64) -> Result<UniquesBySlot, CallError> {
         let mut tasks = JoinSet::new();
         let mut counts = UniquesBySlot::new();
-        for ((link, hour), seen) in self.seen(rows, now_ms).await? {
-            for (visitors, addresses) in seen.chunks() {
+        for ((link, hour), hourly_visitors) in self.hourly_visitors(rows, now_ms).await? {
+            for (visitors, addresses) in hourly_visitors.chunks() {
                 if tasks.len() >= CALLS_AT_ONCE
                     && let Some(counted) = tasks.join_next().await
                 {
@@ -84,22 +84,24 @@ impl UniqueCounter {
         Ok(counts)
     }
 
-    async fn seen(
+    async fn hourly_visitors(
         &self,
         rows: &[Row],
         now_ms: u64,
     ) -> Result<BTreeMap<(LinkId, u64), HourlyVisitors>, CallError> {
-        let mut seen: BTreeMap<(LinkId, u64), HourlyVisitors> = BTreeMap::new();
+        let mut hourly_visitors: BTreeMap<(LinkId, u64), HourlyVisitors> = BTreeMap::new();
         for row in rows {
             let key = self.key(row.minute_ms / DAY_MS, now_ms).await?;
             let hour = row.minute_ms / HOUR_MS;
-            let seen = seen.entry((row.link.clone(), hour)).or_default();
-            seen.visitors.insert(visitor(&key, row));
+            let hourly_visitors = hourly_visitors.entry((row.link.clone(), hour)).or_default();
+            hourly_visitors.visitors.insert(visitor(&key, row));
             if let Some(address) = row.address {
-                seen.addresses.insert(hash(&key, b"a", address, &[]));
+                hourly_visitors
+                    .addresses
+                    .insert(hash(&key, b"a", address, &[]));
             }
         }
-        Ok(seen)
+        Ok(hourly_visitors)
     }
 
     async fn add(
@@ -158,7 +160,7 @@ impl HourlyVisitors {
         let visitors: Vec<UniqueHash> = self.visitors.into_iter().collect();
         let addresses: Vec<UniqueHash> = self.addresses.into_iter().collect();
         let count = visitors.len().max(addresses.len()).div_ceil(ADDED_MAX);
-        let piece = |all: &[UniqueHash], n: usize| -> Vec<UniqueHash> {
+        let chunk = |all: &[UniqueHash], n: usize| -> Vec<UniqueHash> {
             all.iter()
                 .skip(n * ADDED_MAX)
                 .take(ADDED_MAX)
@@ -166,7 +168,7 @@ impl HourlyVisitors {
                 .collect()
         };
         (0..count)
-            .map(|n| (piece(&visitors, n), piece(&addresses, n)))
+            .map(|n| (chunk(&visitors, n), chunk(&addresses, n)))
             .collect()
     }
 }
@@ -174,8 +176,8 @@ impl HourlyVisitors {
 fn note(counts: &mut UniquesBySlot, (link, hour, counted): (LinkId, u64, UniqueCounts)) {
     let mut put = |span, visitors, addresses| {
         let slot = Slot::at(&link, span, hour * HOUR_MS);
-        let known = counts.entry(slot).or_default();
-        *known = known.max(Uniques {
+        let existing = counts.entry(slot).or_default();
+        *existing = existing.max(Uniques {
             visitors,
             addresses,
         });
@@ -256,11 +258,11 @@ mod tests {
             hash[..8].copy_from_slice(&n.to_be_bytes());
             hash
         };
-        let seen = HourlyVisitors {
+        let hourly_visitors = HourlyVisitors {
             visitors: (0..2 * ADDED_MAX + 1).map(number).collect(),
             addresses: (0..3).map(number).collect(),
         };
-        let pieces = seen.chunks();
+        let pieces = hourly_visitors.chunks();
         let sizes = pieces.iter().map(|(v, a)| (v.len(), a.len()));
         assert_eq!(
             sizes.collect::<Vec<_>>(),

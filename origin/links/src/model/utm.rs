@@ -63,14 +63,16 @@ impl Utm {
         let is_replaced = |part: &&str| {
             let name = part.split('=').next().unwrap_or_default();
             let name = name.strip_prefix("utm_");
-            name.is_some_and(|name| self.parameters().any(|(known, _)| known == name))
+            name.is_some_and(|name| self.parameters().any(|(existing, _)| existing == name))
         };
-        let kept = query.split('&').filter(|part| !part.is_empty());
-        let kept = kept.filter(|part| !is_replaced(part)).map(str::to_owned);
+        let retained = query.split('&').filter(|part| !part.is_empty());
+        let retained = retained
+            .filter(|part| !is_replaced(part))
+            .map(str::to_owned);
         let ours = self
             .parameters()
             .map(|(name, value)| format!("utm_{name}={}", encoded(value)));
-        let query: Vec<String> = kept.chain(ours).collect();
+        let query: Vec<String> = retained.chain(ours).collect();
         Ok(Cow::Owned(format!("{path}?{}{fragment}", query.join("&"))))
     }
 }

@@ -87,13 +87,13 @@ impl LinkVersion {
 
 impl LinkView {
     /// Creates the view of a stored link.
-    pub fn from_stored(stored: StoredLink, domains: &Domains, standing: LinkStatus) -> Self {
+    pub fn from_stored(stored: StoredLink, domains: &Domains, status: LinkStatus) -> Self {
         let domain = domains.by_id(stored.id.domain.as_str());
-        Self::new(stored, domain, standing)
+        Self::new(stored, domain, status)
     }
 
     /// Creates the view of a link in `domain`; `None`: the domain is no longer configured, so the URL is unknown.
-    pub fn new(stored: StoredLink, domain: Option<&Domain>, standing: LinkStatus) -> Self {
+    pub fn new(stored: StoredLink, domain: Option<&Domain>, status: LinkStatus) -> Self {
         let flag = flag_of(&stored.link);
         let url = domain.map(|domain| domain.url(&stored.id.code));
         Self {
@@ -105,8 +105,8 @@ impl LinkView {
             created_at_ms: stored.created_at_ms,
             changed_at_ms: stored.changed_at_ms,
             expires_at_ms: stored.expires_at_ms,
-            state: standing.state,
-            clicks_left: standing.clicks_left,
+            state: status.state,
+            clicks_left: status.clicks_left,
             flag,
         }
     }

@@ -6,11 +6,11 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 
 use super::LinkStore;
-use crate::model::heavy::{self, Changes, Count};
 use crate::model::stats::{
     BATCHES_KEPT_MS, Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks,
     DAYS_KEPT_MS, HOURS_KEPT_MS, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
 };
+use crate::model::top_k::{self, Changes, Count};
 use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
 
 const INSERT_BATCH: &str = "INSERT INTO click_batches (id, at_ms) VALUES (?, ?)";
@@ -164,8 +164,8 @@ impl ClickStore<'_> {
                 }
             }
             for (slot, clicks) in &sums.slots {
-                let seen = uniques.get(slot).copied().unwrap_or_default();
-                add_clicks(&mut tx, slot, *clicks, seen).await?;
+                let observed = uniques.get(slot).copied().unwrap_or_default();
+                add_clicks(&mut tx, slot, *clicks, observed).await?;
             }
             for (slot, clicks) in &sums.slots {
                 if slot.span == Span::Day && clicks.clicks > 0 {
@@ -291,19 +291,19 @@ async fn add_clicks(
     tx: &mut Tx,
     slot: &Slot,
     added: ClickCounts,
-    seen: Uniques,
+    uniques: Uniques,
 ) -> Result<(), Error> {
     let add = || {
         let update = sql(ADD_CLICKS).number(added.clicks).number(added.bots);
-        let update = update.number(seen.visitors).number(seen.visitors);
-        let update = update.number(seen.addresses).number(seen.addresses);
+        let update = update.number(uniques.visitors).number(uniques.visitors);
+        let update = update.number(uniques.addresses).number(uniques.addresses);
         of_slot(update, slot)
     };
     if tx.execute(add()).await? == 1 {
         return Ok(());
     }
     let insert = sql(INSERT_CLICKS).number(added.clicks).number(added.bots);
-    let insert = insert.number(seen.visitors).number(seen.addresses);
+    let insert = insert.number(uniques.visitors).number(uniques.addresses);
     if !tx.insert(of_slot(insert, slot)).await? {
         // Another transaction inserted the row meanwhile.
         tx.execute(add()).await?;
@@ -355,20 +355,24 @@ async fn add_parts(
         let counters = counters.entry(part(&row)?).or_default();
         counters.insert(row.text("value")?, count);
     }
-    let mut seen: BTreeMap<Breakdown, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut observed: BTreeMap<Breakdown, BTreeMap<&str, u64>> = BTreeMap::new();
     for ((part, value), clicks) in parts {
-        seen.entry(*part).or_default().insert(value, *clicks);
+        observed.entry(*part).or_default().insert(value, *clicks);
     }
-    for (part, seen) in seen {
+    for (part, observed) in observed {
         let counters = counters.remove(&part).unwrap_or_default();
-        let changes = heavy::add(&counters, &seen, part.values_max());
+        let changes = top_k::add(&counters, &observed, part.values_max());
         change_part(tx, day, part, &changes).await?;
     }
     Ok(())
 }
 
 /// Adds clicks to the cells of an hour. Only the top cells are kept.
-async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Result<(), Error> {
+async fn add_cells(
+    tx: &mut Tx,
+    hour: &Slot,
+    observed: &BTreeMap<String, u64>,
+) -> Result<(), Error> {
     let of_hour = |statement| of_link(statement, &hour.link).number(hour.start_ms);
     let mut counters = BTreeMap::new();
     for row in tx.all(of_hour(sql(SELECT_HOUR_CELLS))).await? {
@@ -378,8 +382,10 @@ async fn add_cells(tx: &mut Tx, hour: &Slot, seen: &BTreeMap<String, u64>) -> Re
         };
         counters.insert(row.text("cell")?, count);
     }
-    let seen = seen.iter().map(|(cell, clicks)| (cell.as_str(), *clicks));
-    let changes = heavy::add(&counters, &seen.collect(), CELLS_MAX);
+    let observed = observed
+        .iter()
+        .map(|(cell, clicks)| (cell.as_str(), *clicks));
+    let changes = top_k::add(&counters, &observed.collect(), CELLS_MAX);
     for cell in &changes.removed {
         tx.execute(of_hour(sql(DELETE_CELL)).text(cell)).await?;
     }

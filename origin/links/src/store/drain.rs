@@ -71,7 +71,7 @@ impl LogStore<'_> {
     pub async fn insert(self, link: &NewLink) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
-            let is_new = insert_in(&mut tx, &self.0.telling, link).await?;
+            let is_new = insert_in(&mut tx, &self.0.notifications, link).await?;
             tx.commit().await?;
             Ok(is_new)
         };
@@ -85,18 +85,18 @@ async fn drain_once(
     position: Position,
     entries: &[Entry],
 ) -> Result<u64, Error> {
-    let (mut tx, telling) = (store.db.begin().await?, &store.telling);
-    let mut taken = 0;
+    let (mut tx, telling) = (store.db.begin().await?, &store.notifications);
+    let mut used = 0;
     // Keep the order: a void entry takes back an earlier one.
     for run in entries.chunk_by(|a, b| is_made(a) && is_made(b)) {
         match run {
             [Entry::Void(link)] => void_link(&mut tx, telling, link).await?,
-            made => taken += insert_made(&mut tx, telling, made).await?,
+            created => used += insert_made(&mut tx, telling, created).await?,
         }
     }
     move_on(&mut tx, log, position).await?;
     tx.commit().await?;
-    Ok(taken)
+    Ok(used)
 }
 
 fn is_made(entry: &Entry) -> bool {
@@ -108,16 +108,16 @@ async fn insert_made(
     telling: &LinkNotifications,
     run: &[Entry],
 ) -> Result<u64, Error> {
-    let made = |entry: &'_ Entry| match entry {
+    let created = |entry: &'_ Entry| match entry {
         Entry::Made(link) => Some(link.clone()),
         Entry::Void(_) => None,
     };
-    let links: Vec<NewLink> = run.iter().filter_map(made).collect();
-    let mut taken = 0;
+    let links: Vec<NewLink> = run.iter().filter_map(created).collect();
+    let mut used = 0;
     for chunk in links.chunks(ROWS) {
-        taken += insert_chunk(tx, telling, chunk).await?;
+        used += insert_chunk(tx, telling, chunk).await?;
     }
-    Ok(taken)
+    Ok(used)
 }
 
 /// Returns the number of links left out because their codes are taken.
@@ -130,11 +130,11 @@ async fn insert_chunk(
     if is_whole && insert_whole(tx, telling, chunk).await? {
         return Ok(0);
     }
-    let mut taken = 0;
+    let mut used = 0;
     for link in chunk {
-        taken += u64::from(!insert_in(tx, telling, link).await?);
+        used += u64::from(!insert_in(tx, telling, link).await?);
     }
-    Ok(taken)
+    Ok(used)
 }
 
 /// Inserts all links with one statement. Returns false if any code is taken; then nothing was written.

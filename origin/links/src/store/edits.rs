@@ -60,7 +60,7 @@ impl EditStore<'_> {
     pub async fn change(self, change: Change<'_>) -> Result<bool, SqlError> {
         let once = || async {
             let mut tx = self.0.db.begin().await?;
-            let is_done = change_in(&mut tx, &self.0.telling, &change).await?;
+            let is_done = change_in(&mut tx, &self.0.notifications, &change).await?;
             if is_done {
                 tx.commit().await?;
             } else {
@@ -105,7 +105,7 @@ impl EditStore<'_> {
 
 async fn change_in(
     tx: &mut Tx,
-    telling: &LinkNotifications,
+    notifications: &LinkNotifications,
     change: &Change<'_>,
 ) -> Result<bool, Error> {
     if !update(tx, change).await? {
@@ -129,7 +129,7 @@ async fn change_in(
     let insert = named(sql(INSERT_UNPUBLISHED), &before.id);
     tx.insert(insert.number(change.link.version).number(now_ms))
         .await?;
-    telling.changed(tx, change).await?;
+    notifications.changed(tx, change).await?;
     feed::mark(tx, &[&before.id]).await?;
     Ok(true)
 }

@@ -114,7 +114,7 @@ async fn prolong_chunk(db: &Database, ended: &[(EndedLink, u64)]) -> Result<(), 
 async fn remove_chunk(store: &LinkStore, ended: &[EndedLink]) -> Result<u64, Error> {
     let mut tx = store.db.begin().await?;
     let mut removed = BTreeMap::<&str, Vec<&str>>::new();
-    let mut gone = Vec::new();
+    let mut missing = Vec::new();
     for one in ended {
         let EndedLink {
             id, expires_at_ms, ..
@@ -123,14 +123,14 @@ async fn remove_chunk(store: &LinkStore, ended: &[EndedLink]) -> Result<u64, Err
         if tx.execute(delete).await? > 0 {
             let codes = removed.entry(id.domain.as_str()).or_default();
             codes.push(id.code.as_str());
-            gone.push(id);
-            store.telling.ended(&mut tx, one).await?;
+            missing.push(id);
+            store.notifications.ended(&mut tx, one).await?;
         }
     }
     for (domain, codes) in &removed {
         remove_rest(&mut tx, domain, codes).await?;
     }
-    feed::mark(&mut tx, &gone).await?;
+    feed::mark(&mut tx, &missing).await?;
     tx.commit().await?;
     Ok(removed.values().map(|codes| codes.len() as u64).sum())
 }

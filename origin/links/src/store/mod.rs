@@ -48,7 +48,7 @@ pub use segments::SegmentStore;
 #[derive(Clone, Debug)]
 pub struct LinkStore {
     db: Database,
-    telling: LinkNotifications,
+    notifications: LinkNotifications,
 }
 
 impl LinkStore {
@@ -56,7 +56,7 @@ impl LinkStore {
     pub fn new(db: Database) -> Self {
         Self {
             db,
-            telling: LinkNotifications::default(),
+            notifications: LinkNotifications::default(),
         }
     }
 

@@ -37,7 +37,7 @@ impl LinkStore {
     #[must_use]
     pub fn telling(mut self, sinks: Sinks, urls: Urls) -> Self {
         let urls = Some(urls);
-        self.telling = LinkNotifications { sinks, urls };
+        self.notifications = LinkNotifications { sinks, urls };
         self
     }
 
@@ -66,13 +66,13 @@ impl LinkNotifications {
         }
         let link = Link::decode(new.record.as_bytes());
         let link = link.map_err(|error| damaged("record", error))?;
-        let shown = self.shown(&new.id, Some((&link, &new.tags)));
-        let told = LinkChange {
+        let link_json = self.link_json(&new.id, Some((&link, &new.tags)));
+        let change = LinkChange {
             id: &new.id,
             kind: kind(Action::Create),
             at_ms: new.created_at_ms,
         };
-        self.write(tx, told, &shown, true).await
+        self.write(tx, change, &link_json, true).await
     }
 
     /// Writes a change of a link.
@@ -81,13 +81,13 @@ impl LinkNotifications {
             return Ok(());
         }
         let id = &change.before.id;
-        let shown = self.shown(id, Some((change.link, change.tags)));
-        let told = LinkChange {
+        let link_json = self.link_json(id, Some((change.link, change.tags)));
+        let reply = LinkChange {
             id,
             kind: kind(change.action),
             at_ms: change.now_ms,
         };
-        self.write(tx, told, &shown, false).await
+        self.write(tx, reply, &link_json, false).await
     }
 
     /// Writes the removal of a link, unless its deletion was already reported.
@@ -95,13 +95,13 @@ impl LinkNotifications {
         if !self.sinks.has_any() || ended.is_deleted {
             return Ok(());
         }
-        let told = LinkChange {
+        let change = LinkChange {
             id: &ended.id,
             kind: ENDED,
             at_ms: ended.expires_at_ms,
         };
-        let shown = self.shown(&ended.id, None);
-        self.write(tx, told, &shown, false).await
+        let link_json = self.link_json(&ended.id, None);
+        self.write(tx, change, &link_json, false).await
     }
 
     /// Withdraws the change of a voided link, whose code belongs to another link. A receiver may already have got it;
@@ -113,17 +113,17 @@ impl LinkNotifications {
     async fn write(
         &self,
         tx: &mut Tx,
-        told: LinkChange<'_>,
-        shown: &Value,
+        reply: LinkChange<'_>,
+        link_json: &Value,
         is_first: bool,
     ) -> Result<(), Error> {
-        let subject = told.id.to_string();
-        let body = |seq| told.body(&subject, shown, seq);
+        let subject = reply.id.to_string();
+        let body = |seq| reply.body(&subject, link_json, seq);
         let change = outbox::NewChange {
             subject: &subject,
-            belongs_to: told.id.domain.as_str(),
-            kind: told.kind,
-            at_ms: told.at_ms,
+            belongs_to: reply.id.domain.as_str(),
+            kind: reply.kind,
+            at_ms: reply.at_ms,
             body: &body,
         };
         match is_first {
@@ -134,22 +134,22 @@ impl LinkNotifications {
 
     /// The link in the receivers' format, without the fields that its password protects.
     #[expect(clippy::indexing_slicing, reason = "members of a JSON object")]
-    fn shown(&self, id: &LinkId, says: Option<(&Link, &[String])>) -> Value {
+    fn link_json(&self, id: &LinkId, expected: Option<(&Link, &[String])>) -> Value {
         let url = self.urls.as_ref().and_then(|urls| urls(id));
-        let mut shown = match says {
+        let mut link_json = match expected {
             Some((link, tags)) => {
-                let mut shown = json!(LinkVersion::new(link.face(), tags.to_vec()));
+                let mut link_json = json!(LinkVersion::new(link.face(), tags.to_vec()));
                 if link.guard.is_some() {
-                    shown["target"] = Value::Null;
+                    link_json["target"] = Value::Null;
                 }
-                shown
+                link_json
             }
             None => json!({}),
         };
-        shown["domain"] = json!(id.domain);
-        shown["code"] = json!(id.code);
-        shown["url"] = json!(url);
-        shown
+        link_json["domain"] = json!(id.domain);
+        link_json["code"] = json!(id.code);
+        link_json["url"] = json!(url);
+        link_json
     }
 }
 
@@ -162,10 +162,10 @@ struct LinkChange<'a> {
 }
 
 impl LinkChange<'_> {
-    fn body(self, subject: &str, shown: &Value, seq: u64) -> String {
+    fn body(self, subject: &str, link_json: &Value, seq: u64) -> String {
         json!({
             "id": change_id(subject, seq), "type": self.kind, "sequence": seq, "at_ms": self.at_ms,
-            "link": shown,
+            "link": link_json,
         })
         .to_string()
     }

@@ -210,8 +210,8 @@ impl SegmentStore<'_> {
     }
 
     /// Stores domains that may have links. Returns all that ever had.
-    pub async fn domains(self, known: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
-        for id in known {
+    pub async fn domains(self, existing: &[DomainId]) -> Result<Vec<DomainId>, SqlError> {
+        for id in existing {
             self.0
                 .db
                 .insert(sql(INSERT_DOMAIN).text(id.as_str()))

@@ -67,7 +67,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read \"{}\"", path.display()))
 }
 
-fn check(draw: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String> {
+fn check(draw: &PublishedDraw, entries: &str, requested: &[String]) -> Result<String> {
     ensure!(
         draw.algorithm == ALGORITHM,
         "unsupported algorithm \"{}\", expected \"{ALGORITHM}\"",
@@ -101,12 +101,12 @@ fn check(draw: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
         "the list does not match the published hash: its hash is {hash}"
     );
     let places = places(&seed, &hash, &tickets);
-    let mut says = format!(
+    let mut message = format!(
         "the seed matches the commitment, and the list matches its hash: {} of {count} tickets have won\n",
         draw.winners.min(count)
     );
-    for ticket in asked {
-        let place = places.iter().position(|known| known == ticket);
+    for ticket in requested {
+        let place = places.iter().position(|existing| existing == ticket);
         let place = place.with_context(|| format!("{ticket} is not in the list"))? as u64 + 1;
         let has_won = if place <= draw.winners {
             "won"
@@ -114,9 +114,9 @@ fn check(draw: &PublishedDraw, entries: &str, asked: &[String]) -> Result<String
             "not won"
         };
         // Writing to a `String` cannot fail.
-        let _ = writeln!(says, "{ticket}: rank {place}, {has_won}");
+        let _ = writeln!(message, "{ticket}: rank {place}, {has_won}");
     }
-    Ok(says)
+    Ok(message)
 }
 
 #[cfg(test)]
@@ -144,10 +144,10 @@ mod tests {
     fn valid_draw_is_confirmed_with_ranks() {
         let entries = entries();
         let (third, first) = (format!("{:032x}", 0), format!("{:032x}", 2));
-        let says = check(&published(&entries), &entries, &[third, first]).unwrap();
-        assert!(says.contains("2 of 5 tickets have won"), "{says}");
-        assert!(says.contains("rank 3, not won"), "{says}");
-        assert!(says.contains("rank 1, won"), "{says}");
+        let expected = check(&published(&entries), &entries, &[third, first]).unwrap();
+        assert!(expected.contains("2 of 5 tickets have won"), "{expected}");
+        assert!(expected.contains("rank 3, not won"), "{expected}");
+        assert!(expected.contains("rank 1, won"), "{expected}");
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             check(&published(&entries), &more, &[]).is_err(),
             "one was added"
         );
-        let gone = format!("{:032x}", 77);
-        assert!(check(&published(&entries), &entries, &[gone]).is_err());
+        let unknown = format!("{:032x}", 77);
+        assert!(check(&published(&entries), &entries, &[unknown]).is_err());
     }
 }

@@ -76,10 +76,10 @@ impl Drawer {
         tickets.sort_unstable();
         let hash = draw_order::list_hash(tickets.iter().copied());
         let count = tickets.len() as u64;
-        let noted = self.store.draws().set_draw_list(sale, count, &hash).await?;
-        let noted = noted.and_then(|draw| draw.list);
-        if noted.as_ref() != Some(&(count, hash.clone())) {
-            error!(%sale, ?noted, count, hash, "draw stopped: its list does not match the published hash");
+        let recorded = self.store.draws().set_draw_list(sale, count, &hash).await?;
+        let recorded = recorded.and_then(|draw| draw.list);
+        if recorded.as_ref() != Some(&(count, hash.clone())) {
+            error!(%sale, ?recorded, count, hash, "draw stopped: its list does not match the published hash");
             return Ok(false);
         }
         let places = draw_order::places(draw.seed.bytes(), &hash, &tickets);

@@ -21,12 +21,12 @@ pub(super) async fn localize(request: Request, next: Next) -> Response {
     let Some(problem) = problem.filter(|_| language != Language::English) else {
         return response;
     };
-    let Some(said) = message(problem.code, language) else {
+    let Some(reply) = message(problem.code, language) else {
         return response;
     };
     let mut body = json!(problem.body());
     if let Some(members) = body.as_object_mut() {
-        members.insert("message".to_owned(), json!(said));
+        members.insert("message".to_owned(), json!(reply));
     }
     with_message(response, &body, language)
 }

@@ -171,7 +171,7 @@ pub fn users(sales: Sales) -> UserReader {
 /// The admin routes. Names of sales, orders and payments start with their tenant's name. The global switch and the user
 /// list belong to the platform.
 pub fn admin() -> Api<Sales> {
-    let heeds = RouteRules::HEEDS;
+    let reads = RouteRules::HEEDS;
     let sale = RouteRules::for_resource(ResourceKind::Sale);
     let order = RouteRules::for_resource(ResourceKind::Order);
     let platform = RouteRules::PLATFORM;
@@ -182,7 +182,7 @@ pub fn admin() -> Api<Sales> {
     Api::admin(Area::Sales)
         .route(
             routes!(sales::create),
-            heeds.refuses(&[
+            reads.refuses(&[
                 DUPLICATE_SALE,
                 TENANT_LIMIT,
                 BODY_TOO_LARGE,
@@ -190,7 +190,7 @@ pub fn admin() -> Api<Sales> {
                 REDIS_UNAVAILABLE,
             ]),
         )
-        .route(routes!(sales::list), heeds)
+        .route(routes!(sales::list), reads)
         .route(routes!(sales::status), sale.refuses(&[REDIS_UNAVAILABLE]))
         .route(
             routes!(switches::edit),
@@ -225,8 +225,8 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(switches::set), switched.refuses(&[BODY_TOO_LARGE]))
         .route(routes!(switches::close), switched)
         .route(routes!(switches::block, switches::unblock), blocked)
-        .route(routes!(order_admin::list), heeds)
-        .route(routes!(order_admin::csv), heeds)
+        .route(routes!(order_admin::list), reads)
+        .route(routes!(order_admin::csv), reads)
         .route(routes!(order_admin::get), order)
         .route(routes!(order_admin::changes), order)
         .route(
@@ -242,11 +242,11 @@ pub fn admin() -> Api<Sales> {
         .route(routes!(user_list::put, user_list::delete), changed_user)
         .route(
             routes!(order_admin::run_batch),
-            heeds.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
+            reads.refuses(&[BODY_TOO_LARGE, INVALID_ORDERS]),
         )
-        .route(routes!(order_admin::deliveries), heeds)
-        .route(routes!(order_admin::retry), heeds)
-        .route(routes!(payments::list), heeds)
+        .route(routes!(order_admin::deliveries), reads)
+        .route(routes!(order_admin::retry), reads)
+        .route(routes!(payments::list), reads)
         .route(
             routes!(payments::refunded),
             RouteRules::for_resource(ResourceKind::Payment)

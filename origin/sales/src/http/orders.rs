@@ -97,9 +97,13 @@ pub(super) async fn post(
         None => sales.read_ticket(&headers)?,
     };
     let click = sales.click(&headers);
-    let asked = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
-    let asked = async move { asked.await.map(|asked| OrderRequest { click, ..asked }) };
-    match ended(sales.orders.start(ticket, asked).await)?? {
+    let requested = read_asked(sales.payloads.clone(), ticket.sale.clone(), headers, body);
+    let requested = async move {
+        requested
+            .await
+            .map(|requested| OrderRequest { click, ..requested })
+    };
+    match ended(sales.orders.start(ticket, requested).await)?? {
         ClaimOutcome::Ordered(order) => Ok((StatusCode::CREATED, Json(OrderView::from(&order)))),
         ClaimOutcome::OrderedBefore(order) => Ok((StatusCode::OK, Json(OrderView::from(&order)))),
         ClaimOutcome::KeyReused => Err(key_reused()),
@@ -143,8 +147,8 @@ impl Sales {
 
     /// Reads the click that led to a request. An invalid or expired click does not affect the order.
     fn click(&self, headers: &HeaderMap) -> Option<OrderClick> {
-        let told = headers.get(headers::CLICK)?;
-        let click = self.clicks.read(told.as_bytes());
+        let reply = headers.get(headers::CLICK)?;
+        let click = self.clicks.read(reply.as_bytes());
         self.metrics.click(click.is_some());
         click
     }
@@ -217,11 +221,11 @@ fn read_key(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Problem> {
 }
 
 fn invalid_payload(validation_errors: Vec<ValidationError>) -> Problem {
-    let told = |fault: &ValidationError| format!("{}: {}", fault.pointer, fault.detail);
-    let told: Vec<String> = validation_errors.iter().map(told).collect();
+    let reply = |fault: &ValidationError| format!("{}: {}", fault.pointer, fault.detail);
+    let reply: Vec<String> = validation_errors.iter().map(reply).collect();
     let detail = format!(
         "the body does not match the sale's payload_schema: {}",
-        told.join("; ")
+        reply.join("; ")
     );
     INVALID_PAYLOAD
         .because(detail)

@@ -167,8 +167,8 @@ pub(super) async fn callback(
 ) -> Result<Json<PaymentView>, Problem> {
     let payments = configured(&sales)?;
     let event = read_callback(payments, &headers, &body)?;
-    let noted = ended(sales.orders.note_payment(event.clone()).await)?;
-    let payment = match noted {
+    let recorded = ended(sales.orders.note_payment(event.clone()).await)?;
+    let payment = match recorded {
         PaymentNoted::Noted(payment, _) => *payment,
         PaymentNoted::Unknown => return Err(unknown_payment()),
         PaymentNoted::EventReused => {

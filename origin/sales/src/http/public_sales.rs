@@ -75,8 +75,8 @@ pub(super) async fn list(
         tenant: tenant.as_ref(),
         sku: page.sku.as_deref(),
     };
-    let shown = sales.listing.page(filter, after, limit, now_ms).await?;
-    let (list, has_more) = shown;
+    let displayed = sales.listing.page(filter, after, limit, now_ms).await?;
+    let (list, has_more) = displayed;
     let next = list.last().filter(|_| has_more);
     let next = next.map(|last| format!("{}.{}", last.starts_at_ms, last.id));
     let page = PageView {

@@ -292,18 +292,18 @@ pub(super) const USER_CAP: Refusal = Refusal::conflict(
 
 /// SQL does not have the sale of an order.
 pub(super) const SALE_GONE: Refusal =
-    Refusal::conflict("unknown_sale", "Unknown sale", UNKNOWN_SALE.meaning);
+    Refusal::conflict("unknown_sale", "Unknown sale", UNKNOWN_SALE.description);
 
 /// A concurrent request of the user has cancelled the reservation.
 pub(super) const RESERVATION_GONE: Refusal = Refusal::conflict(
     "unknown_reservation",
     "No reservation",
-    UNKNOWN_RESERVATION.meaning,
+    UNKNOWN_RESERVATION.description,
 );
 
 /// Refusal for a verdict of a sale in dry run, by its label.
-const fn verdict(code: &'static str, status: StatusCode, meaning: &'static str) -> Refusal {
-    Refusal::new(status, code, "Refused", meaning)
+const fn verdict(code: &'static str, status: StatusCode, description: &'static str) -> Refusal {
+    Refusal::new(status, code, "Refused", description)
 }
 
 /// All verdicts that are refusals. A test compares them with the verdicts.

@@ -74,19 +74,19 @@ pub(super) async fn create(
 ) -> Result<CreatedSale, Problem> {
     sale.check().map_err(|error| invalid_sale(&error))?;
     caller.check_new_name("id", sale.id.as_str())?;
-    let made = sales.store.create_sale(&sale, now_ms()).await;
-    let made = made.map_err(|failure| match failure {
+    let created = sales.store.create_sale(&sale, now_ms()).await;
+    let created = created.map_err(|failure| match failure {
         CreateError::Sql(error) => error.into(),
         CreateError::Over(over) => over_limit(over),
     })?;
-    if !made {
+    if !created {
         let detail = "a sale with this id exists";
         return Err(DUPLICATE_SALE.because(detail));
     }
     info!(sale = %sale.id, total = sale.fields.total, shards = sale.shards, "sale created");
-    let made = summary(&sales, stored(&sales, &sale.id).await?).await?;
+    let created = summary(&sales, stored(&sales, &sale.id).await?).await?;
     let location = [(header::LOCATION, format!("/sales/{}", sale.id))];
-    Ok((StatusCode::CREATED, location, made))
+    Ok((StatusCode::CREATED, location, created))
 }
 
 /// List sales, latest end first, without their state in Redis
@@ -239,8 +239,8 @@ pub(super) async fn audit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
 ) -> Result<Json<BooksView>, Problem> {
-    let books = StockBalance::read(&sales.store, &sales.ledger, &id).await?;
-    Ok(Json(books.ok_or_else(unknown_sale)?.view(id)))
+    let balance = StockBalance::read(&sales.store, &sales.ledger, &id).await?;
+    Ok(Json(balance.ok_or_else(unknown_sale)?.view(id)))
 }
 
 /// Live status of a sale.

@@ -211,12 +211,12 @@ pub(super) async fn put(
     TypedBody(new): TypedBody<NewUserStatus>,
 ) -> Result<Json<UserListEntry>, Problem> {
     let user = read_user(user)?;
-    let said = remark(new.reason, new.operator)?;
-    if said.reason.is_empty() || said.operator.is_empty() {
+    let response = remark(new.reason, new.operator)?;
+    if response.reason.is_empty() || response.operator.is_empty() {
         let detail = "reason, operator: both are required";
         return Err(INVALID_REASON.because(detail));
     }
-    change(&sales, &user, Some(new.status.into()), &said).await
+    change(&sales, &user, Some(new.status.into()), &response).await
 }
 
 /// Remove a user from the list
@@ -240,8 +240,8 @@ pub(super) async fn delete(
         b"" | b"null" => Removal::default(),
         body => read_typed(body)?,
     };
-    let said = remark(removal.reason, removal.operator)?;
-    change(&sales, &user, None, &said).await
+    let response = remark(removal.reason, removal.operator)?;
+    change(&sales, &user, None, &response).await
 }
 
 /// Changes SQL first, which takes effect at the origin at once. Then updates Redis for each sale in the catalogue,
@@ -250,16 +250,16 @@ async fn change(
     sales: &Sales,
     user: &UserId,
     status: Option<UserListStatus>,
-    said: &Remark,
+    remark: &Remark,
 ) -> Result<Json<UserListEntry>, Problem> {
     let now_ms = now_ms();
     let changed = sales
         .store
         .user_list()
-        .set_user_status(user, status, said, now_ms);
+        .set_user_status(user, status, remark, now_ms);
     if changed.await? {
         let status = status.map_or("none", UserListStatus::label);
-        info!(%status, operator = said.operator, "changed a user's list entry for all sales");
+        info!(%status, operator = remark.operator, "changed a user's list entry for all sales");
     }
     for stored in sales.store.catalogue(now_ms, SALES_MAX).await? {
         let (sale, list) = (&stored.sale, UserList::Blocked);
@@ -295,17 +295,17 @@ async fn user_entry(sales: &Sales, user: &UserId) -> Result<Json<UserListEntry>,
         user: listed.map_or_else(unlisted, UserView::from),
         log: log
             .into_iter()
-            .map(|entry| UserStatusView::new(entry.status, entry.said, entry.at_ms))
+            .map(|entry| UserStatusView::new(entry.status, entry.remark, entry.at_ms))
             .collect(),
     }))
 }
 
 impl UserStatusView {
-    fn new(status: Option<UserListStatus>, said: Remark, at_ms: u64) -> Self {
+    fn new(status: Option<UserListStatus>, remark: Remark, at_ms: u64) -> Self {
         Self {
             status: status.into(),
-            reason: Some(said.reason),
-            operator: Some(said.operator),
+            reason: Some(remark.reason),
+            operator: Some(remark.operator),
             at_ms: Some(at_ms),
         }
     }
@@ -315,7 +315,7 @@ impl From<ListedUser> for UserView {
     fn from(listed: ListedUser) -> Self {
         Self {
             user: listed.user.to_string(),
-            status: UserStatusView::new(Some(listed.status), listed.said, listed.at_ms),
+            status: UserStatusView::new(Some(listed.status), listed.remark, listed.at_ms),
         }
     }
 }

@@ -193,11 +193,11 @@ impl Publisher {
         let mut last = self.turn.lock().await;
         for id in ids {
             // Sales outside the catalogue, such as those that ended long ago, do not matter.
-            let Some(known) = last.find(id.as_str().as_bytes()).map(|sale| sale.band) else {
+            let Some(existing) = last.find(id.as_str().as_bytes()).map(|sale| sale.band) else {
                 continue;
             };
             let band = self.store.sale(id).await?.map(|stored| stored.sale.band);
-            if band.is_some_and(|band| band != known) {
+            if band.is_some_and(|band| band != existing) {
                 return self.write(&mut last).await;
             }
         }

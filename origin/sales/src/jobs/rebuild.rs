@@ -64,11 +64,11 @@ impl Rebuilder {
             shards: vec![],
         };
         for &shard in shards {
-            let begun = self
+            let started = self
                 .ledger
                 .wipe(&sale.id, shard, &rebuild.token, LEASE_MS)
                 .await?;
-            if begun == WipeReply::Begun {
+            if started == WipeReply::Begun {
                 info!(sale = %sale.id, shard, "rebuilding a shard from SQL");
                 rebuild.shards.push(shard);
             }
@@ -90,8 +90,10 @@ impl Rebuilder {
             {
                 let in_sql = counts.iter().find(|counts| counts.shard == shard);
                 let mark = in_sql.map_or(0, |counts| counts.orders.changes());
-                let seen = self.ledger.audit(&sale.id, shard).await?;
-                self.ledger.raise_mark(&sale.id, shard, mark, &seen).await?;
+                let audit = self.ledger.audit(&sale.id, shard).await?;
+                self.ledger
+                    .raise_mark(&sale.id, shard, mark, &audit)
+                    .await?;
                 info!(sale = %sale.id, shard, users, "shard rebuilt from SQL");
                 rebuilt.push(shard);
             }
@@ -108,13 +110,13 @@ impl Rebuilder {
     /// Renews the leases of the shards, and drops shards that another origin has taken over.
     async fn renew(&self, rebuild: &mut Rebuild<'_>) -> Result<(), Unavailable> {
         let Rebuild { sale, token, .. } = &*rebuild;
-        let mut kept = vec![];
+        let mut retained = vec![];
         for &shard in &rebuild.shards {
             if self.ledger.restore(&sale.id, shard, token, &[]).await? {
-                kept.push(shard);
+                retained.push(shard);
             }
         }
-        rebuild.shards = kept;
+        rebuild.shards = retained;
         Ok(())
     }
 
@@ -132,7 +134,7 @@ impl Rebuilder {
         for batch in users.chunks(BATCH_LEN) {
             let (id, token) = (&rebuild.sale.id, &rebuild.token);
             if !self.ledger.restore(id, shard, token, batch).await? {
-                rebuild.shards.retain(|&known| known != shard);
+                rebuild.shards.retain(|&existing| existing != shard);
                 break;
             }
         }
@@ -191,10 +193,10 @@ impl Rebuilder {
     async fn add_lists(
         &self,
         sale: &Sale,
-        wanted: &mut UserSelection<'_, '_>,
+        selection: &mut UserSelection<'_, '_>,
     ) -> Result<(), Unavailable> {
         for list in [UserList::Blocked, UserList::Reserved] {
-            self.add_list(sale, list, wanted).await?;
+            self.add_list(sale, list, selection).await?;
         }
         Ok(())
     }
@@ -203,11 +205,11 @@ impl Rebuilder {
         &self,
         sale: &Sale,
         list: UserList,
-        wanted: &mut UserSelection<'_, '_>,
+        selection: &mut UserSelection<'_, '_>,
     ) -> Result<(), Unavailable> {
         let mut last = None;
         loop {
-            if let UserSelection::Rebuild(rebuild) = wanted {
+            if let UserSelection::Rebuild(rebuild) = selection {
                 self.renew(rebuild).await?;
                 if rebuild.shards.is_empty() {
                     return Ok(());
@@ -228,7 +230,7 @@ impl Rebuilder {
                         .await?
                 }
             };
-            let shards = wanted.shards();
+            let shards = selection.shards();
             self.ledger.write_users(sale, list, &page, shards).await?;
             if page.len() < USERS_PAGE_LEN {
                 return Ok(());

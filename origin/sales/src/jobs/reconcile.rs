@@ -77,7 +77,7 @@ pub struct Reconciler {
 struct ReconcileRound {
     /// The findings of the last round. Locked while the sale is processed.
     last: Arc<Mutex<Option<ReconcileFindings>>>,
-    begun: Instant,
+    started: Instant,
 }
 
 /// Processes single sales.
@@ -227,16 +227,16 @@ impl Reconciler {
                 .entry(id.clone())
                 .or_insert_with(|| ReconcileRound {
                     last: Arc::default(),
-                    begun: Instant::now(),
+                    started: Instant::now(),
                 });
             if let Ok(mut last) = Arc::clone(&turn.last).try_lock_owned() {
-                turn.begun = Instant::now();
+                turn.started = Instant::now();
                 let worker = Arc::clone(&self.worker);
                 tasks.spawn(async move {
                     let _slot = worker.slots.acquire().await;
                     worker.reconcile(&stored, versions, &mut last).await
                 });
-            } else if turn.begun.elapsed() > TURN_MAX {
+            } else if turn.started.elapsed() > TURN_MAX {
                 stuck = Err(ReconcileError::Stuck(id.clone()));
             }
         }
@@ -263,15 +263,15 @@ impl Worker {
         if !is_paused && let Some(rebuilt) = self.rebuild(sale, &shards).await? {
             shards = rebuilt;
         }
-        for (shard, seen) in (0..).zip(&shards) {
-            if seen.open > 0 || seen.deadlines > 0 {
+        for (shard, observed) in (0..).zip(&shards) {
+            if observed.open > 0 || observed.deadlines > 0 {
                 self.end_overdue(&sale.id, shard).await?;
             }
-            if !seen.transfers.is_empty() {
-                self.end_transfers(&sale.id, shard, seen).await?;
+            if !observed.transfers.is_empty() {
+                self.end_transfers(&sale.id, shard, observed).await?;
             }
-            if seen.stock.is_some() && !seen.is_sound() {
-                let done = self.ledger.recount(&sale.id, shard, seen).await?;
+            if observed.stock.is_some() && !observed.is_sound() {
+                let done = self.ledger.recount(&sale.id, shard, observed).await?;
                 error!(sale = %sale.id, shard, done, "deleted a stale shard key in Redis");
             }
         }
@@ -289,12 +289,12 @@ impl Worker {
         let now_ms = now_ms();
         let numbers = SaleNumbers {
             is_open: sale.starts_at_ms <= now_ms && now_ms < sale.ends_at_ms,
-            stock: sum(|seen| u64::try_from(seen.stock.unwrap_or(0)).unwrap_or(0)),
-            held: sum(|seen| seen.held),
-            ordered: sum(|seen| seen.bought + seen.deferred),
-            open_claims: sum(|seen| seen.open),
+            stock: sum(|observed| u64::try_from(observed.stock.unwrap_or(0)).unwrap_or(0)),
+            held: sum(|observed| observed.held),
+            ordered: sum(|observed| observed.bought + observed.deferred),
+            open_claims: sum(|observed| observed.open),
             open_claims_by_age,
-            cold_shards: sum(|seen| seen.stock.is_none().into()),
+            cold_shards: sum(|observed| observed.stock.is_none().into()),
         };
         self.metrics.by_sale.set(&sale.id, numbers);
         Ok(())
@@ -306,7 +306,9 @@ impl Worker {
         sale: &Sale,
         shards: &[Audit],
     ) -> Result<Option<Vec<Audit>>, ReconcileError> {
-        let cold = (0..).zip(shards).filter(|(_, seen)| seen.stock.is_none());
+        let cold = (0..)
+            .zip(shards)
+            .filter(|(_, observed)| observed.stock.is_none());
         let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
         if cold.is_empty() {
             return Ok(None);
@@ -327,9 +329,9 @@ impl Worker {
     ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
         let now_ms = now_ms();
         let mut by_age = [0; CLAIM_AGES.len()];
-        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+        for (shard, observed) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
             // The claims of an age are those that are not older, minus the younger ones.
-            let mut left = seen.open;
+            let mut remaining = observed.open;
             for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
                 let older = match age.past_ms_max {
                     Some(past_ms) => {
@@ -339,8 +341,8 @@ impl Worker {
                     }
                     None => 0,
                 };
-                *place += left.saturating_sub(older);
-                left = left.min(older);
+                *place += remaining.saturating_sub(older);
+                remaining = remaining.min(older);
             }
         }
         Ok(by_age)
@@ -367,11 +369,11 @@ impl Worker {
         &self,
         id: &SaleId,
         shard: u32,
-        seen: &Audit,
+        audit: &Audit,
     ) -> Result<(), ReconcileError> {
         // Transfers use Redis' clock.
         let now_ms = self.ledger.now_ms().await?;
-        for &open in &seen.transfers {
+        for &open in &audit.transfers {
             if now_ms >= open.at_ms.saturating_add(TRANSFER_LIMIT_MS) {
                 self.end_transfer(id, shard, open).await?;
             }
@@ -419,18 +421,18 @@ impl Worker {
     /// Transfers units to shards with negative stock from the shard with the most. Stock becomes negative when an order
     /// is paid whose units are on other shards.
     async fn pay_debts(&self, sale: &Sale, shards: &[Audit]) -> Result<(), CallError> {
-        let stock = |seen: &Audit| seen.stock.unwrap_or(0);
-        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
-            let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
-            let Some((from_shard, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
+        let stock = |audit: &Audit| audit.stock.unwrap_or(0);
+        for (shard, audit) in (0..).zip(shards).filter(|(_, audit)| stock(audit) < 0) {
+            let richest = (0..).zip(shards).max_by_key(|(_, audit)| stock(audit));
+            let Some((from_shard, _)) = richest.filter(|(_, audit)| stock(audit) > 0) else {
                 return Ok(());
             };
-            let wanted = stock(seen).unsigned_abs();
-            let lent = self
+            let requested = stock(audit).unsigned_abs();
+            let transferred = self
                 .ledger
-                .lend(&sale.id, from_shard, shard, wanted)
+                .lend(&sale.id, from_shard, shard, requested)
                 .await?;
-            if let LendReply::Lent(transfer) = lent {
+            if let LendReply::Lent(transfer) = transferred {
                 self.move_units(&sale.id, from_shard, shard, transfer)
                     .await?;
             }
@@ -454,21 +456,21 @@ impl Worker {
             return Ok(());
         }
         let (sale, before) = (&stored.sale, last.take());
-        let Some(books) = StockBalance::read(&self.store, &self.ledger, &sale.id).await? else {
+        let Some(balance) = StockBalance::read(&self.store, &self.ledger, &sale.id).await? else {
             return Ok(());
         };
-        if books.changes_lost > 0 {
-            self.lost_orders.pause(stored, books.changes_lost).await?;
+        if balance.changes_lost > 0 {
+            self.lost_orders.pause(stored, balance.changes_lost).await?;
             return Ok(());
         }
-        let drift = books.drift();
+        let drift = balance.drift();
         self.metrics.by_sale.set_drift(&sale.id, drift.unwrap_or(0));
-        let other_orders = books.shards_with_other_orders();
+        let other_orders = balance.shards_with_other_orders();
         if let (Some(before), Some(drift)) = (&before, drift)
             && drift != 0
             && before.drift == Some(drift)
         {
-            self.repair(&sale.id, &books, drift).await?;
+            self.repair(&sale.id, &balance, drift).await?;
         }
         for &shard in &other_orders {
             // Wait for a second round, because an order may be on its way from SQL to Redis.
@@ -482,15 +484,17 @@ impl Worker {
             }
         }
         if drift == Some(0) && other_orders.is_empty() {
-            for (shard, mark) in books.marks_behind() {
-                let Some(seen) = books.shards.get(shard as usize) else {
+            for (shard, mark) in balance.marks_behind() {
+                let Some(observed) = balance.shards.get(shard as usize) else {
                     continue;
                 };
-                self.ledger.raise_mark(&sale.id, shard, mark, seen).await?;
+                self.ledger
+                    .raise_mark(&sale.id, shard, mark, observed)
+                    .await?;
             }
         }
         *last = Some(ReconcileFindings {
-            shards: books.shards,
+            shards: balance.shards,
             // The state before the balance was read: later changes cause another reading.
             in_sql,
             drift,
@@ -500,13 +504,18 @@ impl Worker {
         Ok(())
     }
 
-    async fn repair(&self, id: &SaleId, books: &StockBalance, drift: i64) -> Result<(), CallError> {
+    async fn repair(
+        &self,
+        id: &SaleId,
+        balance: &StockBalance,
+        drift: i64,
+    ) -> Result<(), CallError> {
         error!(sale = %id, drift, "stock drift: Redis has lost data; repairing");
-        for (shard, units) in repairs(&books.shards, drift) {
-            let Some(seen) = books.shards.get(shard as usize) else {
+        for (shard, units) in repairs(&balance.shards, drift) {
+            let Some(observed) = balance.shards.get(shard as usize) else {
                 continue;
             };
-            let done = self.ledger.restock(id, shard, units, seen).await?;
+            let done = self.ledger.restock(id, shard, units, observed).await?;
             if done {
                 self.metrics.units_repaired.inc_by(units.unsigned_abs());
             }

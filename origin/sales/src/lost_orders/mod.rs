@@ -135,10 +135,10 @@ impl LostOrders {
     ///
     /// # Errors
     /// When SQL or Redis does not answer. The next round finds the loss again.
-    pub(crate) async fn pause(&self, seen: &StoredSale, lost: u64) -> Result<(), PublishError> {
-        if self.store.pauses().pause(seen, now_ms()).await? {
+    pub(crate) async fn pause(&self, observed: &StoredSale, lost: u64) -> Result<(), PublishError> {
+        if self.store.pauses().pause(observed, now_ms()).await? {
             error!(
-                sale = %seen.sale.id,
+                sale = %observed.sale.id,
                 lost,
                 "SQL has lost confirmed order changes, so the sale is paused: see GET /sales/{{id}}/lost-orders at the admin port, then decide"
             );
@@ -176,7 +176,7 @@ impl LostOrders {
     ) -> Result<Vec<DecidedOrder>, DecideError> {
         let stored = self.paused(id).await?;
         let shards = self.ledger.audits(id, stored.sale.shards).await?;
-        let open = shards.iter().map(|seen| seen.open).sum();
+        let open = shards.iter().map(|observed| observed.open).sum();
         if open > 0 {
             return Err(DecideError::ClaimsOpen(open));
         }

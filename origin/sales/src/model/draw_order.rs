@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_32_lower_hex_digits() {
+    fn ticket_is_32_lower_hex_digits() {
         assert!(is_ticket("0123456789abcdef0123456789abcdef"));
         for bad in [
             "",

@@ -106,7 +106,7 @@ type CachedRules = (Instant, Option<PayloadRules>);
 #[derive(Clone, Debug)]
 pub struct Payloads {
     store: SaleStore,
-    known: Arc<Mutex<HashMap<SaleId, CachedRules>>>,
+    cached: Arc<Mutex<HashMap<SaleId, CachedRules>>>,
     /// Serializes queries to SQL, because many orders need the schema when a sale starts.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
@@ -115,7 +115,7 @@ impl Payloads {
     pub(crate) fn new(store: SaleStore) -> Self {
         Self {
             store,
-            known: Arc::default(),
+            cached: Arc::default(),
             turn: Arc::default(),
         }
     }
@@ -138,22 +138,22 @@ impl Payloads {
         let rules =
             rules.map_err(|error| weir_origin_core::sql::damaged("payload_schemas", error))?;
         let rules = rules.map(|validator| PayloadRules(Arc::new(validator)));
-        let mut known = self.lock();
-        if known.len() >= KNOWN_MAX {
-            known.clear();
+        let mut existing = self.lock();
+        if existing.len() >= KNOWN_MAX {
+            existing.clear();
         }
-        known.insert(sale.clone(), (now, rules.clone()));
+        existing.insert(sale.clone(), (now, rules.clone()));
         Ok(rules)
     }
 
     /// Returns a cached schema that is still fresh.
     fn cached_schema(&self, sale: &SaleId) -> Option<CachedRules> {
-        let known = self.lock().get(sale).cloned();
-        known.filter(|(at, _)| at.elapsed() < KNOWN_FOR)
+        let existing = self.lock().get(sale).cloned();
+        existing.filter(|(at, _)| at.elapsed() < KNOWN_FOR)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SaleId, CachedRules>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn payload_schema_is_valid_bounded_and_self_contained() {
         assert_eq!(check_schema(&json!({"type": "object"})), Ok(()));
-        for (bad, said) in [
+        for (bad, response) in [
             (json!(true), "an object"),
             (json!({"type": "colour"}), "colour"),
             (json!({"pattern": "(a{1000}){1000}{1000}"}), ""),
@@ -174,7 +174,7 @@ mod tests {
             (json!({"title": "x".repeat(SCHEMA_LEN_MAX)}), "8192"),
         ] {
             let error = check_schema(&bad).unwrap_err();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(response), "{error}");
         }
     }
 
@@ -185,10 +185,10 @@ mod tests {
             "properties": {"mail": {"type": "string", "pattern": "@"}, "size": {"enum": ["M", "L"]}},
         });
         let rules = PayloadRules(Arc::new(compile(&schema).unwrap()));
-        let taken = rules.read(br#" {"size":"M", "mail":"a@b"} "#).unwrap();
-        assert_eq!(taken.as_str(), r#"{"mail":"a@b","size":"M"}"#);
-        assert_eq!(format!("{taken:?}"), "Payload(25 bytes)");
-        assert_eq!(serde_json::to_string(&taken).unwrap(), taken.as_str());
+        let accepted = rules.read(br#" {"size":"M", "mail":"a@b"} "#).unwrap();
+        assert_eq!(accepted.as_str(), r#"{"mail":"a@b","size":"M"}"#);
+        assert_eq!(format!("{accepted:?}"), "Payload(25 bytes)");
+        assert_eq!(serde_json::to_string(&accepted).unwrap(), accepted.as_str());
         let validation_errors = rules
             .read(br#"{"mail":"Secret","size":"Huge","x":1}"#)
             .unwrap_err();
@@ -198,8 +198,11 @@ mod tests {
             .collect();
         assert_eq!(places.len(), 3, "{validation_errors:?}");
         assert!(places.contains(&"/mail") && places.contains(&"/size"));
-        let told = format!("{validation_errors:?}");
-        assert!(!told.contains("Secret") && !told.contains("Huge"), "{told}");
+        let message = format!("{validation_errors:?}");
+        assert!(
+            !message.contains("Secret") && !message.contains("Huge"),
+            "{message}"
+        );
         assert_eq!(rules.read(b"").unwrap_err()[0].detail, "must be JSON");
         assert_eq!(rules.read(b"{").unwrap_err()[0].detail, "must be JSON");
     }

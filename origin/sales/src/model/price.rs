@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_currency_is_three_capital_letters() {
+    fn currency_is_three_capital_letters() {
         let read = |text: &str| Currency::try_from(text.to_owned());
         assert_eq!(read("EUR").unwrap().as_str(), "EUR");
         for bad in ["", "EU", "EURO", "eur", "E1R", "E R", "ÄU"] {

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_beyond_a_limit_is_refused_by_field() {
+    fn sale_beyond_a_limit_is_refused_by_field() {
         let check = |change: fn(&mut NewSale), expected: &str| {
             let mut bad = sale();
             change(&mut bad);

@@ -69,8 +69,8 @@ async fn read(
         for order in &page {
             line(&mut csv, order);
         }
-        let piece = std::mem::take(&mut csv).finish();
-        if sender.send(Ok(piece.into())).await.is_err() || page.len() < PAGE_LEN {
+        let chunk = std::mem::take(&mut csv).finish();
+        if sender.send(Ok(chunk.into())).await.is_err() || page.len() < PAGE_LEN {
             return Ok(());
         }
         after = page.last().map(FoundOrder::cursor);
@@ -78,7 +78,8 @@ async fn read(
 }
 
 fn line(csv: &mut Csv, found: &FoundOrder) {
-    let number = |known: Option<u64>| known.map_or_else(String::new, |known| known.to_string());
+    let number =
+        |existing: Option<u64>| existing.map_or_else(String::new, |existing| existing.to_string());
     let (order, payment) = (&found.order, found.payments.last());
     csv.line(&[
         &order.id,
@@ -113,7 +114,7 @@ impl Body for Export {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = self.0.poll_recv(context);
-        piece.map(|piece| Some(piece?.map(Frame::data).map_err(io::Error::other)))
+        let chunk = self.0.poll_recv(context);
+        chunk.map(|chunk| Some(chunk?.map(Frame::data).map_err(io::Error::other)))
     }
 }

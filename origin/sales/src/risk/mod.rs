@@ -49,7 +49,7 @@ pub type ScoreFuture<'a> = Pin<Box<dyn Future<Output = Result<u32, ScoreError>> 
 /// Scores how likely a user is a bot.
 pub trait RiskScorer: fmt::Debug + Send + Sync {
     /// Returns the score; higher is worse.
-    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a>;
+    fn score<'a>(&'a self, reservation: &'a UnscoredReservation) -> ScoreFuture<'a>;
 }
 
 /// A failed risk check; retry later.

@@ -105,8 +105,8 @@ fn fits(glob: &str, text: &str) -> bool {
 }
 
 impl RiskScorer for Rules {
-    fn score<'a>(&'a self, who: &'a UnscoredReservation) -> ScoreFuture<'a> {
-        Box::pin(async move { Ok(self.score_of(who.user.as_str(), &who.visitor)) })
+    fn score<'a>(&'a self, reservation: &'a UnscoredReservation) -> ScoreFuture<'a> {
+        Box::pin(async move { Ok(self.score_of(reservation.user.as_str(), &reservation.visitor)) })
     }
 }
 

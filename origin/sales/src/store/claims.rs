@@ -55,8 +55,8 @@ impl ClaimStore<'_> {
     /// last, so that the row shared by all orders of the sale is locked shortest. A sale with payment `at_payment` does
     /// not deduct stock yet.
     pub async fn place(self, ticket: &Ticket, now_ms: u64) -> Result<OrderOutcome, SqlError> {
-        let asked = OrderRequest::default();
-        self.place_asked(ticket, &asked, now_ms).await
+        let request = OrderRequest::default();
+        self.place_asked(ticket, &request, now_ms).await
     }
 
     /// Like `ClaimStore::place`, with the data of the request. An idempotency key becomes an order only once: see
@@ -64,10 +64,10 @@ impl ClaimStore<'_> {
     pub async fn place_asked(
         self,
         ticket: &Ticket,
-        asked: &OrderRequest,
+        request: &OrderRequest,
         now_ms: u64,
     ) -> Result<OrderOutcome, SqlError> {
-        Ok(retried(|| place_once(self.0, ticket, asked, now_ms)).await?)
+        Ok(retried(|| place_once(self.0, ticket, request, now_ms)).await?)
     }
 
     /// Decides that a claim without units never becomes an order. Returns false if it was decided before.
@@ -93,9 +93,9 @@ impl ClaimStore<'_> {
                 tx.commit().await?;
                 return Ok(None);
             }
-            let known = known_outcome(&mut tx, ticket).await?;
+            let existing = known_outcome(&mut tx, ticket).await?;
             tx.rollback().await?;
-            Ok(Some(known))
+            Ok(Some(existing))
         };
         Ok(retried(once).await?)
     }
@@ -104,15 +104,15 @@ impl ClaimStore<'_> {
 async fn place_once(
     store: &SaleStore,
     ticket: &Ticket,
-    asked: &OrderRequest,
+    request: &OrderRequest,
     now_ms: u64,
 ) -> Result<OrderOutcome, Error> {
     let mut tx = store.db.begin().await?;
-    let placed = place_in(&mut tx, store.sinks, ticket, asked, now_ms).await?;
+    let placed = place_in(&mut tx, store.sinks, ticket, request, now_ms).await?;
     let is_kept = match placed {
         OrderOutcome::New(_) => true,
         // The claim came before, with another idempotency key or without one. Store that this key has the same order.
-        OrderOutcome::Again(_) => asked.attempt.is_some(),
+        OrderOutcome::Again(_) => request.attempt.is_some(),
         _ => false,
     };
     if is_kept {
@@ -128,10 +128,10 @@ async fn place_in(
     tx: &mut Tx,
     sinks: Sinks,
     ticket: &Ticket,
-    asked: &OrderRequest,
+    request: &OrderRequest,
     now_ms: u64,
 ) -> Result<OrderOutcome, Error> {
-    if let Some(attempt) = &asked.attempt
+    if let Some(attempt) = &request.attempt
         && let Some(bound) = attempts::bind(tx, ticket, attempt).await?
     {
         return Ok(bound);
@@ -159,16 +159,16 @@ async fn place_in(
         return Ok(OrderOutcome::Short(Shortage::GroupCap));
     }
     let order = StoredOrder {
-        click: asked.click.clone(),
+        click: request.click.clone(),
         ..new_order(ticket, &sale, now_ms)
     };
     insert_order(tx, &order).await?;
-    if let Some(payload) = &asked.payload {
+    if let Some(payload) = &request.payload {
         payloads::insert(tx, &order.id, payload).await?;
     }
     outbox::note_created(tx, sinks, &order).await?;
-    let taken = if order.deducted { order.units } else { 0 };
-    insert_change(tx, &order, -i64::from(taken), "order", now_ms).await?;
+    let accepted = if order.deducted { order.units } else { 0 };
+    insert_change(tx, &order, -i64::from(accepted), "order", now_ms).await?;
     Changes::between(None, &order).write(tx).await?;
     if order.deducted && !take_stock(tx, &order).await? {
         return Ok(OrderOutcome::Short(Shortage::SoldOut));

@@ -27,19 +27,19 @@ const SELECT_ORDER: &str = "
 pub struct PauseStore<'a>(pub(super) &'a SaleStore);
 
 impl PauseStore<'_> {
-    /// Pauses a sale. Returns false if it is paused already, or if a pause has ended since `seen` was read: an operator
+    /// Pauses a sale. Returns false if it is paused already, or if a pause has ended since `sale` was read: an operator
     /// has then decided about the same loss.
-    pub async fn pause(self, seen: &StoredSale, now_ms: u64) -> Result<bool, SqlError> {
+    pub async fn pause(self, sale: &StoredSale, now_ms: u64) -> Result<bool, SqlError> {
         let pause = || {
-            let pause = sql(PAUSE).number(now_ms).text(seen.sale.id.as_str());
-            pause.number(seen.pauses)
+            let pause = sql(PAUSE).number(now_ms).text(sale.sale.id.as_str());
+            pause.number(sale.pauses)
         };
         Ok(retried(|| self.0.db.execute(pause())).await? == 1)
     }
 
-    /// Ends the pause in `seen`. Returns false if it has already ended.
-    pub async fn resume(self, seen: &StoredSale) -> Result<bool, SqlError> {
-        let resume = || sql(RESUME).text(seen.sale.id.as_str()).number(seen.pauses);
+    /// Ends the pause in `sale`. Returns false if it has already ended.
+    pub async fn resume(self, sale: &StoredSale) -> Result<bool, SqlError> {
+        let resume = || sql(RESUME).text(sale.sale.id.as_str()).number(sale.pauses);
         Ok(retried(|| self.0.db.execute(resume())).await? == 1)
     }
 

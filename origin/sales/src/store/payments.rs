@@ -147,8 +147,8 @@ pub(super) async fn pay_in(
     if !before.deducted {
         orders::note_unfollowed(tx, order_id, now_ms).await?;
     }
-    let taken = if before.deducted { 0 } else { order.units };
-    insert_change(tx, &order, -i64::from(taken), "pay", now_ms).await?;
+    let accepted = if before.deducted { 0 } else { order.units };
+    insert_change(tx, &order, -i64::from(accepted), "pay", now_ms).await?;
     Changes::between(Some(&before), &order).write(tx).await?;
     if !before.deducted && !take_stock(tx, &order).await? {
         return Ok(PaymentOutcome::SoldOut);

@@ -167,11 +167,11 @@ impl ProviderStore<'_> {
     ) -> Result<PaymentNoted, SqlError> {
         let once = || async {
             match note_once(self.0, event, false, now_ms).await? {
-                Some(noted) => Ok(noted),
+                Some(recorded) => Ok(recorded),
                 // No units are left for the order, so it stays unpaid; the payment becomes due for refund.
                 None => {
-                    let noted = note_once(self.0, event, true, now_ms).await?;
-                    noted.ok_or(Error::RowNotFound)
+                    let recorded = note_once(self.0, event, true, now_ms).await?;
+                    recorded.ok_or(Error::RowNotFound)
                 }
             }
         };
@@ -275,7 +275,7 @@ async fn start_in(
         return Ok(PaymentStart::Unknown);
     };
     let payments = of_order(tx, order_id).await?;
-    let standing = |payment: &&StoredPayment| match order.status {
+    let current = |payment: &&StoredPayment| match order.status {
         OrderStatus::Paid => payment.state == PaymentState::Paid,
         _ => payment.state == PaymentState::Started,
     };
@@ -286,7 +286,7 @@ async fn start_in(
         OrderStatus::Unpaid if is_late => return Ok(PaymentStart::Expired),
         OrderStatus::Unpaid | OrderStatus::Paid => {}
     }
-    if let Some(payment) = payments.iter().find(standing) {
+    if let Some(payment) = payments.iter().find(current) {
         return Ok(PaymentStart::Again(payment.clone()));
     }
     if order.status == OrderStatus::Paid {
@@ -333,12 +333,12 @@ async fn note_once(
     now_ms: u64,
 ) -> Result<Option<PaymentNoted>, Error> {
     let mut tx = store.db.begin().await?;
-    let noted = note_in(&mut tx, store.sinks, event, is_sold_out, now_ms).await?;
-    match noted {
+    let recorded = note_in(&mut tx, store.sinks, event, is_sold_out, now_ms).await?;
+    match recorded {
         Some(PaymentNoted::Noted(..)) => tx.commit().await?,
         _ => tx.rollback().await?,
     }
-    Ok(noted)
+    Ok(recorded)
 }
 
 async fn note_in(

@@ -267,7 +267,7 @@ impl ReservationStore<'_> {
             UserList::Blocked => self.0.cooldowns().is_barred(id, user, now_ms).await,
             UserList::Reserved if self.0.risk_fails_closed => {
                 let reservation = self.reservation(id, user).await?;
-                Ok(reservation.is_some_and(|known| known.is_checked && known.is_admitted))
+                Ok(reservation.is_some_and(|existing| existing.is_checked && existing.is_admitted))
             }
             UserList::Reserved => {
                 let row = self.0.db.one(select_listed(id, list, user)).await?;

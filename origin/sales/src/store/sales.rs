@@ -463,12 +463,12 @@ async fn refusal(
         return Ok(Some(EditRefusal::Drawing));
     }
     let on_redis = (old.fields.total, old.sale.shards, old.sale.reservation);
-    let wanted = (
+    let requested = (
         new.fields.total,
         new.shards,
         new.fields.reservation.is_some(),
     );
-    let fixed = old.warmed_at_ms.is_some() && on_redis != wanted;
+    let fixed = old.warmed_at_ms.is_some() && on_redis != requested;
     Ok(fixed.then_some(EditRefusal::Warmed))
 }
 

@@ -236,7 +236,7 @@ mod tests {
     use weir_origin_core::sql::plan::plan;
 
     #[tokio::test]
-    async fn a_page_is_read_along_an_index_and_not_sorted() {
+    async fn page_is_read_by_index_without_sorting() {
         for (statement, index) in [
             (SALE_NEWEST, "sale"),
             (SALE_OLDEST, "sale"),

@@ -146,13 +146,13 @@ impl StockChangeStore<'_> {
         Ok(rows.iter().map(change).collect::<Result<_, _>>()?)
     }
 
-    /// Stores a stock change of `wanted` units with the share of each shard. Added units can be ordered at once;
+    /// Stores a stock change of `requested` units with the share of each shard. Added units can be ordered at once;
     /// withdrawn units stay in the total until `StockChangeStore::end_change`.
     pub async fn begin_change(
         self,
         sale: &SaleId,
         key: &IdempotencyKey,
-        wanted: i64,
+        requested: i64,
         shares: &[u64],
         now_ms: u64,
     ) -> Result<ChangeBegun, SqlError> {
@@ -160,7 +160,7 @@ impl StockChangeStore<'_> {
             sale: sale.clone(),
             number: 0,
             key: key.as_str().to_owned(),
-            wanted,
+            wanted: requested,
             shares: shares.to_vec(),
             units: None,
             asked_at_ms: now_ms,
@@ -193,54 +193,54 @@ impl StockChangeStore<'_> {
     }
 }
 
-async fn begin_once(db: &Database, asked: &StoredChange) -> Result<ChangeBegun, Error> {
+async fn begin_once(db: &Database, requested: &StoredChange) -> Result<ChangeBegun, Error> {
     let mut tx = db.begin().await?;
-    let id = asked.sale.as_str();
+    let id = requested.sale.as_str();
     let tenant = held_by(&mut tx, id).await?;
     tx.execute(sql(LOCK_SALE).text(id)).await?;
-    let known = sql(SELECT_BY_KEY).text(id).text(&asked.key);
-    if let Some(known) = tx.one(known).await? {
-        return Ok(ChangeBegun::Known(change(&known)?));
+    let existing = sql(SELECT_BY_KEY).text(id).text(&requested.key);
+    if let Some(existing) = tx.one(existing).await? {
+        return Ok(ChangeBegun::Known(change(&existing)?));
     }
-    let Some(stored) = select_one(&mut tx, &asked.sale).await? else {
+    let Some(stored) = select_one(&mut tx, &requested.sale).await? else {
         return Ok(ChangeBegun::Refused(ChangeRefusal::UnknownSale));
     };
-    if let Some(refusal) = refusal(&mut tx, &stored, asked, tenant.as_ref()).await? {
+    if let Some(refusal) = refusal(&mut tx, &stored, requested, tenant.as_ref()).await? {
         return Ok(ChangeBegun::Refused(refusal));
     }
     let last = tx.one(sql(SELECT_LAST).text(id)).await?;
     let last: u64 = last.map_or(Ok(0), |row| row.number("last"))?;
-    let begun = StoredChange {
+    let started = StoredChange {
         // At least the time, so that numbers grow even if SQL is restored from a backup.
-        number: (last + 1).max(asked.asked_at_ms),
-        ..asked.clone()
+        number: (last + 1).max(requested.asked_at_ms),
+        ..requested.clone()
     };
-    insert(&mut tx, &begun).await?;
-    if begun.wanted > 0 {
-        add_units(&mut tx, &begun.sale, begun.wanted).await?;
+    insert(&mut tx, &started).await?;
+    if started.wanted > 0 {
+        add_units(&mut tx, &started.sale, started.wanted).await?;
     }
     tx.commit().await?;
-    Ok(ChangeBegun::New(begun))
+    Ok(ChangeBegun::New(started))
 }
 
 async fn refusal(
     tx: &mut Tx,
     stored: &StoredSale,
-    asked: &StoredChange,
+    change: &StoredChange,
     tenant: Option<&(NameRange, Limits)>,
 ) -> Result<Option<ChangeRefusal>, Error> {
     let total = stored
         .fields
         .total
-        .saturating_add_signed(asked.wanted.max(0));
+        .saturating_add_signed(change.wanted.max(0));
     let refusal = match stored {
         _ if stored.archived_at_ms.is_some() => ChangeRefusal::Archived,
         _ if stored.warmed_at_ms.is_none() => ChangeRefusal::NotWarmed,
-        _ if stored.sale.ends_at_ms <= asked.asked_at_ms => ChangeRefusal::Ended,
+        _ if stored.sale.ends_at_ms <= change.asked_at_ms => ChangeRefusal::Ended,
         _ if total > TOTAL_MAX => ChangeRefusal::TooMany,
-        _ if open_of(tx, &asked.sale).await?.is_some() => ChangeRefusal::UnderWay,
-        _ if asked.wanted > 0 => {
-            let over = tenants::over(tx, tenant, &asked.sale, total, false).await?;
+        _ if open_of(tx, &change.sale).await?.is_some() => ChangeRefusal::UnderWay,
+        _ if change.wanted > 0 => {
+            let over = tenants::over(tx, tenant, &change.sale, total, false).await?;
             return Ok(over.map(ChangeRefusal::from));
         }
         _ => return Ok(None),
@@ -248,16 +248,16 @@ async fn refusal(
     Ok(Some(refusal))
 }
 
-async fn insert(tx: &mut Tx, begun: &StoredChange) -> Result<(), Error> {
-    let shares: Vec<String> = begun.shares.iter().map(u64::to_string).collect();
+async fn insert(tx: &mut Tx, change: &StoredChange) -> Result<(), Error> {
+    let shares: Vec<String> = change.shares.iter().map(u64::to_string).collect();
     let shares = shares.join(",");
     let insert = sql(INSERT)
-        .text(begun.sale.as_str())
-        .number(begun.number)
-        .text(&begun.key)
-        .signed(begun.wanted)
+        .text(change.sale.as_str())
+        .number(change.number)
+        .text(&change.key)
+        .signed(change.wanted)
         .text(&shares)
-        .number(begun.asked_at_ms);
+        .number(change.asked_at_ms);
     tx.execute(insert).await?;
     Ok(())
 }

@@ -73,7 +73,7 @@ pub struct ListedUser {
     /// The user's status.
     pub status: UserListStatus,
     /// Reason and author.
-    pub said: Remark,
+    pub remark: Remark,
     /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -84,7 +84,7 @@ pub struct ListEntry {
     /// The new status; `None`: not listed.
     pub status: Option<UserListStatus>,
     /// Reason and author.
-    pub said: Remark,
+    pub remark: Remark,
     /// Time of the change, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -125,7 +125,7 @@ impl UserListStore<'_> {
         self,
         user: &UserId,
         status: Option<UserListStatus>,
-        said: &Remark,
+        remark: &Remark,
         now_ms: u64,
     ) -> Result<bool, SqlError> {
         let once = || async {
@@ -134,14 +134,14 @@ impl UserListStore<'_> {
             let before = before.as_ref().map(listed).transpose()?;
             let is_so = match (&before, status) {
                 (None, None) => true,
-                (Some(before), Some(status)) => before.status == status && before.said == *said,
+                (Some(before), Some(status)) => before.status == status && before.remark == *remark,
                 _ => false,
             };
             if is_so {
                 tx.rollback().await?;
                 return Ok(false);
             }
-            set(&mut tx, user, status, said, now_ms).await?;
+            set(&mut tx, user, status, remark, now_ms).await?;
             tx.commit().await?;
             Ok(true)
         };
@@ -153,16 +153,16 @@ async fn set(
     tx: &mut Tx,
     user: &UserId,
     status: Option<UserListStatus>,
-    said: &Remark,
+    remark: &Remark,
     now_ms: u64,
 ) -> Result<(), Error> {
     tx.execute(sql(DELETE).text(user.as_str())).await?;
     if let Some(status) = status {
-        tx.execute(row(INSERT, user, status.label(), said, now_ms))
+        tx.execute(row(INSERT, user, status.label(), remark, now_ms))
             .await?;
     }
     let word = status.map_or(NONE, UserListStatus::label);
-    tx.execute(row(INSERT_LOG, user, word, said, now_ms))
+    tx.execute(row(INSERT_LOG, user, word, remark, now_ms))
         .await?;
     Ok(())
 }
@@ -171,14 +171,14 @@ fn row<'a>(
     statement: &'static str,
     user: &'a UserId,
     status: &'a str,
-    said: &'a Remark,
+    remark: &'a Remark,
     now_ms: u64,
 ) -> Statement<'a> {
     sql(statement)
         .text(user.as_str())
         .text(status)
-        .text(&said.reason)
-        .text(&said.operator)
+        .text(&remark.reason)
+        .text(&remark.operator)
         .number(now_ms)
 }
 
@@ -196,7 +196,7 @@ fn listed(row: &Row) -> Result<ListedUser, Error> {
     Ok(ListedUser {
         user: user_id(row)?,
         status: UserListStatus::read(&row.text("status")?)?,
-        said: read_remark(row)?,
+        remark: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }
@@ -208,7 +208,7 @@ fn entry(row: &Row) -> Result<ListEntry, Error> {
     };
     Ok(ListEntry {
         status,
-        said: read_remark(row)?,
+        remark: read_remark(row)?,
         at_ms: row.number("at_ms")?,
     })
 }

@@ -67,10 +67,10 @@ async fn run(command: &mut Command, input: &Value) -> String {
     drop(stdin);
     let ended = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
     let output = ended.expect("it takes too long").unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{errors}");
-    said
+    assert!(output.status.success(), "{printed}\n{errors}");
+    printed
 }
 
 fn headers(all: &[(&str, Vec<u8>)]) -> Value {
@@ -94,8 +94,8 @@ async fn generated_client_creates_warms_buys_pays_and_audits() {
     generate
         .args(["generate", "--meta", "none", "--path"])
         .arg(&path);
-    let said = run(generate.arg("--output-path").arg(&client), &Value::Null).await;
-    assert!(!said.contains("will not be generated"), "{said}");
+    let output = run(generate.arg("--output-path").arg(&client), &Value::Null).await;
+    assert!(!output.contains("will not be generated"), "{output}");
 
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("origin/clients/shop.py");
     let step = async |step: &str, input: Value| {
@@ -109,9 +109,9 @@ async fn generated_client_creates_warms_buys_pays_and_audits() {
     step("make", json!({})).await;
     let ticket = world.claim("py", "alice").await;
     // Headers added by the gateway: the claim and the signed-in user.
-    let mut given = Vec::from(claim_headers(&ticket));
-    given.extend(user_headers("alice"));
-    let bought = step("buy", json!({ "headers": headers(&given) })).await;
+    let mut provided = Vec::from(claim_headers(&ticket));
+    provided.extend(user_headers("alice"));
+    let bought = step("buy", json!({ "headers": headers(&provided) })).await;
     let bought: Value = serde_json::from_str(&bought).unwrap();
     let payment = bought["payment"].as_str().unwrap();
     let paid = world.callback("e1", payment, "paid").await;
@@ -119,7 +119,7 @@ async fn generated_client_creates_warms_buys_pays_and_audits() {
     let order = &bought["order"];
     step(
         "check",
-        json!({ "headers": headers(&given), "order": order }),
+        json!({ "headers": headers(&provided), "order": order }),
     )
     .await;
 }

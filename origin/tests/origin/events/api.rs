@@ -71,9 +71,9 @@ async fn events_get_verdicts_and_refused_ones_can_be_fixed_and_resent() {
         .admin("POST", &format!("{path}/resend"), &Value::Null)
         .await;
     assert_eq!(again.status, 422, "nothing has changed: {again:?}");
-    let mended =
+    let document =
         json!({"event": {"id": "b", "type": "cart", "attributes": {"sku": "x"}, "visitor": "v1"}});
-    let put = world.admin("PUT", &path, &mended).await;
+    let put = world.admin("PUT", &path, &document).await;
     assert_eq!(put.status, 200, "{put:?}");
     assert!(put.body["edited_at_ms"].is_u64());
     let again = world
@@ -311,9 +311,9 @@ async fn business_systems_push_events_with_the_admin_token() {
 async fn type_edit_needs_the_version_that_was_read() {
     let world = World::with_events(|_| {}).await;
     let path = "/events/types/view";
-    let made = world.admin("PUT", path, &json!({"window": "30m"})).await;
+    let response = world.admin("PUT", path, &json!({"window": "30m"})).await;
     assert_eq!(
-        (made.status.as_u16(), &made.headers["etag"]),
+        (response.status.as_u16(), &response.headers["etag"]),
         (201, &"\"1\"".parse().unwrap())
     );
     let stale = [("if-match", "\"7\"")];
@@ -329,10 +329,10 @@ async fn type_edit_needs_the_version_that_was_read() {
         (changed.status.as_u16(), &changed.body["version"]),
         (200, &json!(2))
     );
-    let told = world.admin("GET", path, &Value::Null).await.body;
-    assert_eq!(told["routes"], spec["routes"]);
+    let body = world.admin("GET", path, &Value::Null).await.body;
+    assert_eq!(body["routes"], spec["routes"]);
     let all = world.admin("GET", "/events/types", &Value::Null).await.body;
-    assert_eq!(all["types"], json!([told]));
+    assert_eq!(all["types"], json!([body]));
     for (path, bad) in [
         (path, json!({"schema": {"type": "colour"}})),
         (path, json!({"retention": "a while"})),
@@ -369,7 +369,7 @@ async fn concurrent_schema_change_applies_to_whole_bodies_only() {
             registry.put(name, spec, None).await.unwrap();
         }
     });
-    let mut seen = std::collections::BTreeSet::new();
+    let mut observed = std::collections::BTreeSet::new();
     let mut turn = 0;
     while !change.is_finished() || turn < 20 {
         let event =
@@ -378,11 +378,11 @@ async fn concurrent_schema_change_applies_to_whole_bodies_only() {
         let words = verdicts(&send(&world, &browser(), &json!(body)).await);
         let words: std::collections::BTreeSet<String> = words.into_iter().collect();
         assert_eq!(words.len(), 1, "{words:?}");
-        seen.extend(words);
+        observed.extend(words);
         turn += 1;
     }
     change.await.unwrap();
-    assert_eq!(seen.len(), 2, "both versions judged: {seen:?}");
+    assert_eq!(observed.len(), 2, "both versions judged: {observed:?}");
 }
 
 #[tokio::test]

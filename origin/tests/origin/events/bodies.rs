@@ -101,7 +101,7 @@ async fn numbers_are_kept_exactly_or_rejected_with_their_path() {
             r#"{{"id":"{id}","type":"view","customer":"alice","attributes":{{"list":[{{"n":{number}}}]}}}}"#
         )
     };
-    let kept = [
+    let retained = [
         "18446744073709551615",
         "-9223372036854775808",
         "0.30000000000000004",
@@ -113,7 +113,7 @@ async fn numbers_are_kept_exactly_or_rejected_with_their_path() {
         "-9223372036854775809",
         "1e-400",
     ];
-    let kept_events = kept
+    let kept_events = retained
         .iter()
         .enumerate()
         .map(|(n, number)| event(&format!("k{n}"), number));
@@ -132,14 +132,14 @@ async fn numbers_are_kept_exactly_or_rejected_with_their_path() {
         assert!(message.starts_with("attributes.list[0].n: "), "{message}");
     }
     until_stored(&world, "alice", 4).await;
-    let told = world
+    let response = world
         .admin("GET", "/customers/alice/events", &Value::Null)
         .await;
-    for number in kept {
+    for number in retained {
         let expected = format!(r#"{{"n":{number}}}"#);
         assert!(
-            told.body.to_string().contains(&expected),
-            "{number}: {told:?}"
+            response.body.to_string().contains(&expected),
+            "{number}: {response:?}"
         );
     }
     // An anonymous event keeps its number unchanged, also in dead letters.

@@ -48,23 +48,23 @@ async fn events_are_accepted_during_sql_outage() {
 /// A group that never acknowledges fills the log. Then events are refused and none is lost, until an operator acts.
 #[tokio::test]
 async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
-    let (world, noting) = with_noting(|settings| {
+    let (world, timing) = with_noting(|settings| {
         settings.limits.waiting_len_max = 200_000;
         settings.limits.file_len = 20_000;
         settings.retention = weir_log::Retention::NONE;
     })
     .await;
-    noting.hang(true);
-    let mut taken = 0;
+    timing.hang(true);
+    let mut used = 0;
     let refused = loop {
-        let mut event = view(&format!("e{taken}"), &format!("c{taken}"));
+        let mut event = view(&format!("e{used}"), &format!("c{used}"));
         event["attributes"]["text"] = "x".repeat(5_000).into();
         let answer = send(&world, &server(), &event).await;
         if answer.status != 202 {
             break answer;
         }
-        taken += 1;
-        assert!(taken < 1_000, "the log has no end");
+        used += 1;
+        assert!(used < 1_000, "the log has no end");
     };
     assert_eq!(
         (refused.status.as_u16(), refused.code()),
@@ -73,7 +73,7 @@ async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     assert_eq!(refused.headers["retry-after"], "5");
     assert_eq!(world.origin.events().unwrap().state(), "full");
     until_caught_up(&world, "store").await;
-    for n in 0..taken {
+    for n in 0..used {
         assert_eq!(stored(&world, &format!("c{n}")).await.len(), 1);
     }
     until("it is an outage", async || {
@@ -96,14 +96,14 @@ async fn silent_consumer_fills_the_log_and_nothing_is_lost() {
     })
     .await;
     assert_eq!(world.origin.events().unwrap().state(), "ok");
-    noting.hang(false);
-    until("the group goes on", async || noting.of("bob") == ["after"]).await;
+    timing.hang(false);
+    until("the group goes on", async || timing.of("bob") == ["after"]).await;
 }
 
 /// Old records that all groups handled are deleted; unhandled ones stay.
 #[tokio::test]
 async fn log_keeps_events_that_a_group_has_not_handled() {
-    let (world, noting) = with_noting(|settings| {
+    let (world, timing) = with_noting(|settings| {
         settings.limits.file_len = 2_000;
         settings.retention = weir_log::Retention::NONE;
     })
@@ -127,7 +127,7 @@ async fn log_keeps_events_that_a_group_has_not_handled() {
     log.retain(u64::MAX).unwrap();
     assert_eq!(files(), before);
     post(&world, "/groups/noting/resume", &Value::Null).await;
-    until("handled", async || noting.of("alice").len() == 100).await;
+    until("handled", async || timing.of("alice").len() == 100).await;
     until_caught_up(&world, "noting").await;
     log.retain(u64::MAX).unwrap();
     assert!(files() < before, "{} {before}", files());

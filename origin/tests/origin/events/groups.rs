@@ -428,22 +428,22 @@ async fn seek_to_deleted_events_reports_the_first_position() {
     let log = world.origin.events().unwrap().log().clone();
     log.retain(now_ms() + 1).unwrap();
     let path = "/groups/noting/seek";
-    let sought = async |mut target: Value| {
+    let query = async |mut target: Value| {
         target["dry_run"] = true.into();
         post(&world, path, &target).await["sources"][0].clone()
     };
     // Keep one event, otherwise its time would be unknown.
     send(&world, &server(), &json!(view("last", "alice"))).await;
-    let start = sought(json!({"to": "start"})).await;
+    let start = query(json!({"to": "start"})).await;
     assert_eq!(start["begins_ms"], Value::Null);
     assert_ne!(start["to"], 0, "{start}");
-    for gone in [json!({"position": 1}), json!({"time_ms": 1})] {
-        let told = sought(gone).await;
-        assert_eq!(told["to"], start["to"]);
-        let begins_ms = told["begins_ms"].as_u64().unwrap();
-        assert!((before..=now_ms()).contains(&begins_ms), "{told}");
+    for removed in [json!({"position": 1}), json!({"time_ms": 1})] {
+        let reply = query(removed).await;
+        assert_eq!(reply["to"], start["to"]);
+        let begins_ms = reply["begins_ms"].as_u64().unwrap();
+        assert!((before..=now_ms()).contains(&begins_ms), "{reply}");
     }
-    let later = sought(json!({"time_ms": now_ms() + 60_000})).await;
+    let later = query(json!({"time_ms": now_ms() + 60_000})).await;
     assert_eq!(later["begins_ms"], Value::Null);
 }
 

@@ -27,10 +27,10 @@ use crate::support::{Answer, World};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so`.
-async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+async fn until<F: Future<Output = bool>>(subject: &str, mut is_so: impl FnMut() -> F) {
     let deadline = Instant::now() + LIMIT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

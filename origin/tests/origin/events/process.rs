@@ -58,10 +58,10 @@ pub async fn start_with(options: OriginOptions, dir: &Path) -> Origin {
 }
 
 /// Waits until a condition holds.
-pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn until(subject: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so().await {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {subject}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -85,7 +85,7 @@ pub async fn register(origin: &Origin) {
 
 /// Sends batches until the origin stops answering; returns the acknowledged ids.
 async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     let received_ms = weir_origin::clock::now_ms().to_string();
     let headers = [
         ("content-type", "application/json"),
@@ -95,7 +95,7 @@ async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
         ("x-weir-consent", "full"),
     ];
     let Ok(mut http) = Connection::open(&authority).await else {
-        return taken;
+        return accepted;
     };
     for turn in 0.. {
         let event = |m: u32| json!({"id": format!("{n}-{turn}-{m}"), "type": "view", "customer": format!("c{n}")});
@@ -105,10 +105,10 @@ async fn send_until_killed(authority: String, n: u32) -> Vec<String> {
         assert_eq!(answer.status, 202, "{}", answer.text());
         for verdict in answer.json().unwrap()["verdicts"].as_array().unwrap() {
             assert_eq!(verdict["verdict"], "accepted");
-            taken.push(verdict["id"].as_str().unwrap().to_owned());
+            accepted.push(verdict["id"].as_str().unwrap().to_owned());
         }
     }
-    taken
+    accepted
 }
 
 /// Waits until the metrics contain these lines: groups are measured every few seconds.
@@ -161,7 +161,7 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
     let redis = support::redis(&dir).await;
     let mut origin = start(dir.path(), &dir.path().join("events"), redis.url()).await;
     register(&origin).await;
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     for round in 0..3 {
         let authority = origin.url().trim_start_matches("http://").to_owned();
         let senders: Vec<_> = (0..8)
@@ -171,19 +171,19 @@ async fn every_acknowledged_event_survives_kill_9_and_is_stored_once() {
         tokio::time::sleep(Duration::from_millis(400)).await;
         origin.process().kill();
         for sender in senders {
-            taken.extend(sender.await.unwrap());
+            accepted.extend(sender.await.unwrap());
         }
         origin.start_again().await.unwrap();
     }
-    assert!(taken.len() > 100, "{}", taken.len());
+    assert!(accepted.len() > 100, "{}", accepted.len());
     until_stored_all(&origin).await;
-    let mut kept = Vec::new();
+    let mut retained = Vec::new();
     for n in 0..24 {
-        kept.extend(stored(&origin, &format!("c{n}")).await);
+        retained.extend(stored(&origin, &format!("c{n}")).await);
     }
-    let distinct: BTreeSet<&String> = kept.iter().collect();
-    assert_eq!(distinct.len(), kept.len(), "an event is stored twice");
-    for id in &taken {
+    let distinct: BTreeSet<&String> = retained.iter().collect();
+    assert_eq!(distinct.len(), retained.len(), "an event is stored twice");
+    for id in &accepted {
         assert!(distinct.contains(id), "{id} was acknowledged and is lost");
     }
     let lines = [
@@ -228,8 +228,8 @@ async fn table_pull_loses_and_duplicates_no_row_after_kill_9() {
         .await
         .unwrap();
     let cursor = async |origin: &Origin| -> usize {
-        let told = admin(origin, Method::GET, "/events/pulls", &Value::Null).await;
-        let cursor = told.json().unwrap()["pulls"][0]["cursor"].clone();
+        let reply = admin(origin, Method::GET, "/events/pulls", &Value::Null).await;
+        let cursor = reply.json().unwrap()["pulls"][0]["cursor"].clone();
         cursor.as_str().unwrap().parse().unwrap_or(0)
     };
     let mut kills = 0;
@@ -244,13 +244,13 @@ async fn table_pull_loses_and_duplicates_no_row_after_kill_9() {
     }
     assert_eq!(kills, 4);
     until_stored_all(&origin).await;
-    let mut kept = BTreeSet::new();
+    let mut retained = BTreeSet::new();
     for n in 0..24 {
         for id in stored(&origin, &format!("c{n}")).await {
-            assert!(kept.insert(id.clone()), "{id} is stored twice");
+            assert!(retained.insert(id.clone()), "{id} is stored twice");
         }
     }
-    assert_eq!(kept.len(), ROWS);
+    assert_eq!(retained.len(), ROWS);
     let letters = admin(&origin, Method::GET, "/events/dead-letters", &Value::Null).await;
     assert_eq!(letters.json().unwrap()["dead_letters"], json!([]));
 }
@@ -278,11 +278,11 @@ async fn second_origin_on_the_log_directory_does_not_start() {
         .env("WEIR_ADMIN_TOKEN", TOKEN)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        said.contains("--events-log: ") && said.contains("in use by another process"),
-        "{said}"
+        printed.contains("--events-log: ") && printed.contains("in use by another process"),
+        "{printed}"
     );
 }
 
@@ -308,15 +308,15 @@ fn conflicting_options_are_refused_with_the_flag_name() {
             .env("WEIR_ADMIN_TOKEN", TOKEN);
         command.envs(secret.map(|secret| ("WEIR_EVENTS_WEBHOOK_SECRET", secret)));
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success(), "{said}");
-        said
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{printed}");
+        printed
     };
     let url = "--events-webhook-url";
     let log = ["--events-log", log.as_str()];
     let check = |flags: &[&str], secret: Option<&str>, expected: &str| {
-        let said = run(flags, secret);
-        assert!(said.contains(expected), "{said}");
+        let printed = run(flags, secret);
+        assert!(printed.contains(expected), "{printed}");
     };
     check(&[url, "http://h/"], None, "needs --events-log");
     check(
@@ -372,16 +372,16 @@ async fn full_disk_refuses_events_and_loses_none() {
         json!({"id": format!("e{n}"), "type": "view", "customer": "alice",
         "attributes": {"text": "x".repeat(5_000)}})
     };
-    let mut taken = 0;
+    let mut used = 0;
     let refused = loop {
-        let answer = admin(&origin, Method::POST, "/events", &event(taken)).await;
+        let answer = admin(&origin, Method::POST, "/events", &event(used)).await;
         if answer.status != 202 {
             break answer;
         }
-        taken += 1;
-        assert!(taken < 1_000, "the disk has no end");
+        used += 1;
+        assert!(used < 1_000, "the disk has no end");
     };
-    assert!(taken > 10, "{taken}");
+    assert!(used > 10, "{used}");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert_eq!(refused.json().unwrap()["error"], "events_unknown");
     assert_eq!(refused.header("retry-after"), Some("1"));
@@ -391,7 +391,7 @@ async fn full_disk_refuses_events_and_loses_none() {
         json!({"status": "ok", "sales": "ok", "events": "failing", "events_disk": "full"})
     );
     until_stored_all(&origin).await;
-    assert_eq!(stored(&origin, "alice").await.len(), taken);
+    assert_eq!(stored(&origin, "alice").await.len(), used);
 
     // The next process reports that it cannot create a file. Once there is space again, it continues.
     origin.process().kill();
@@ -399,10 +399,10 @@ async fn full_disk_refuses_events_and_loses_none() {
     grow.args(["-o", "remount,size=8m"]).arg(&disk.0);
     assert!(grow.status().unwrap().success());
     origin.start_again().await.unwrap();
-    let again = admin(&origin, Method::POST, "/events", &event(taken)).await;
+    let again = admin(&origin, Method::POST, "/events", &event(used)).await;
     assert_eq!(again.status, 202, "{}", again.text());
     until_stored_all(&origin).await;
-    assert_eq!(stored(&origin, "alice").await.len(), taken + 1);
+    assert_eq!(stored(&origin, "alice").await.len(), used + 1);
     let ready = admin(&origin, Method::GET, "/readyz", &Value::Null).await;
     assert_eq!(
         ready.json().unwrap(),

@@ -21,7 +21,7 @@ use super::*;
 struct Service {
     count: AtomicUsize,
     is_down: AtomicBool,
-    asked: AtomicUsize,
+    requested: AtomicUsize,
 }
 
 async fn answer(
@@ -30,7 +30,7 @@ async fn answer(
     headers: HeaderMap,
 ) -> (StatusCode, Json<Value>) {
     assert_eq!(headers["authorization"], "Bearer hush");
-    service.asked.fetch_add(1, Ordering::Relaxed);
+    service.requested.fetch_add(1, Ordering::Relaxed);
     if service.is_down.load(Ordering::Relaxed) {
         return (StatusCode::BAD_GATEWAY, Json(json!({})));
     }
@@ -73,8 +73,8 @@ async fn service() -> (Arc<Service>, Pull, DropGuard) {
 }
 
 async fn pulled(world: &World) -> Value {
-    let told = world.admin("GET", "/events/pulls", &Value::Null).await.body;
-    told["pulls"][0].clone()
+    let body = world.admin("GET", "/events/pulls", &Value::Null).await.body;
+    body["pulls"][0].clone()
 }
 
 #[tokio::test]

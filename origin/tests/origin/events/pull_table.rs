@@ -123,8 +123,8 @@ impl Counting {
 }
 
 async fn pulled(world: &World, n: usize) -> Value {
-    let told = world.admin("GET", "/events/pulls", &Value::Null).await.body;
-    told["pulls"][n].clone()
+    let body = world.admin("GET", "/events/pulls", &Value::Null).await.body;
+    body["pulls"][n].clone()
 }
 
 async fn until_at(world: &World, cursor: &str) {
@@ -157,7 +157,7 @@ async fn pulling(world: World, pull: Pull, counting: &Counting) -> World {
         .await
 }
 
-async fn late_rows_are_taken_and_none_twice(shop: Shop) {
+async fn late_rows_are_fetched_exactly_once(shop: Shop) {
     let counting = Counting::default();
     shop.sell((1..=4).chain(7..=20)).await;
     let world = pulling(world(|_| {}).await, shop.pull(), &counting).await;
@@ -180,12 +180,12 @@ async fn late_rows_are_taken_and_none_twice(shop: Shop) {
 
 #[tokio::test]
 async fn late_rows_of_sqlite_are_pulled_exactly_once() {
-    late_rows_are_taken_and_none_twice(Shop::in_sqlite().await).await;
+    late_rows_are_fetched_exactly_once(Shop::in_sqlite().await).await;
 }
 
 #[tokio::test]
 async fn late_rows_of_mariadb_are_pulled_exactly_once() {
-    late_rows_are_taken_and_none_twice(Shop::in_mariadb().await).await;
+    late_rows_are_fetched_exactly_once(Shop::in_mariadb().await).await;
 }
 
 #[tokio::test]
@@ -264,10 +264,10 @@ async fn failing_table_is_reported_and_stops_no_other() {
         pulled(&world, 0).await["failures"] != 0
     })
     .await;
-    let told = pulled(&world, 0).await;
-    let error = told["error"].as_str().unwrap();
+    let response = pulled(&world, 0).await;
+    let error = response["error"].as_str().unwrap();
     assert!(error.contains("must be ordered by position"), "{error}");
-    assert_eq!(told["cursor"], "");
+    assert_eq!(response["cursor"], "");
     assert_eq!(pulled(&world, 1).await["failures"], 0);
 
     // The table disappears and returns.

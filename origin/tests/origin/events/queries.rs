@@ -38,9 +38,9 @@ async fn customer_history_is_listed_by_time_and_type_in_pages() {
     let mut all = Vec::new();
     let mut page = String::new();
     loop {
-        let told = get(&world, &format!("/customers/alice/events?limit=7{page}")).await;
-        all.extend(ids(&told["events"]).iter().map(|id| (*id).to_owned()));
-        let Some(next) = told["next_page"].as_str() else {
+        let message = get(&world, &format!("/customers/alice/events?limit=7{page}")).await;
+        all.extend(ids(&message["events"]).iter().map(|id| (*id).to_owned()));
+        let Some(next) = message["next_page"].as_str() else {
             break;
         };
         page = format!("&page={next}");
@@ -67,8 +67,8 @@ async fn customer_history_is_listed_by_time_and_type_in_pages() {
             "{bad}"
         );
     }
-    let nobody = get(&world, "/customers/nobody/events").await;
-    assert_eq!(nobody, json!({"events": [], "next_page": null}));
+    let anonymous = get(&world, "/customers/nobody/events").await;
+    assert_eq!(anonymous, json!({"events": [], "next_page": null}));
 }
 
 #[tokio::test]

@@ -9,11 +9,11 @@ on_every_database! {
     EventStore:
     group_moves_only_from_its_current_position,
     events_are_stored_once_with_their_position,
-    a_course_has_one_order,
+    course_has_a_single_order,
     retry_is_due_once_earlier_ones_are_done,
     dead_letter_is_stored_once_and_listed_newest_first,
     type_edit_needs_the_version_that_was_read,
-    a_unit_is_asked_for_once,
+    unit_is_requested_once,
 }
 
 const SOURCE: &str = "0123456789abcdef0123456789abcdef";
@@ -124,7 +124,7 @@ async fn events_are_stored_once_with_their_position(store: &EventStore) {
     assert_eq!(store.event("k0").await.unwrap(), None);
 }
 
-async fn a_course_has_one_order(store: &EventStore) {
+async fn course_has_a_single_order(store: &EventStore) {
     store.begin("store", SOURCE, 0, 1).await.unwrap();
     let events = (0..10).rev().map(|n| event(&format!("k{n}"), n)).collect();
     let batch = StoreBatch {
@@ -256,12 +256,12 @@ async fn retry_is_due_once_earlier_ones_are_done(store: &EventStore) {
             settlement: Settlement::Done,
         },
     ];
-    let left = store
+    let remaining = store
         .retry_queue()
         .settle("store", SOURCE, &settled, 60)
         .await
         .unwrap();
-    assert_eq!(left, [3, 0]);
+    assert_eq!(remaining, [3, 0]);
     assert!(due(69).await.is_empty());
     let listed = store
         .retry_queue()
@@ -406,11 +406,15 @@ async fn type_edit_needs_the_version_that_was_read(store: &EventStore) {
             .await
             .unwrap()
     );
-    let [known] = &store.registry().types().await.unwrap()[..] else {
+    let [existing] = &store.registry().types().await.unwrap()[..] else {
         panic!()
     };
     assert_eq!(
-        (known.version, known.document.as_str(), known.changed_at_ms),
+        (
+            existing.version,
+            existing.document.as_str(),
+            existing.changed_at_ms
+        ),
         (2, "{\"a\":1}", 3)
     );
     assert!(!store.registry().delete_type("view", 1).await.unwrap());
@@ -418,7 +422,7 @@ async fn type_edit_needs_the_version_that_was_read(store: &EventStore) {
     assert!(store.registry().types().await.unwrap().is_empty());
 }
 
-async fn a_unit_is_asked_for_once(store: &EventStore) {
+async fn unit_is_requested_once(store: &EventStore) {
     store.begin("store", SOURCE, 0, 1).await.unwrap();
     let rows = [retry(1, "c:alice", Some(1)), retry(2, "c:alice", None)];
     let dead = |n: usize, at_ms: u64| SettledRetry {
@@ -449,13 +453,13 @@ async fn a_unit_is_asked_for_once(store: &EventStore) {
         .compensated("store", &first[0])
         .await
         .unwrap();
-    let [asked] = &store.replays().compensations("store", "", 9).await.unwrap()[..] else {
+    let [requested] = &store.replays().compensations("store", "", 9).await.unwrap()[..] else {
         panic!()
     };
-    assert_eq!((asked.due_ms, asked.tries), (Some(20), 0));
+    assert_eq!((requested.due_ms, requested.tries), (Some(20), 0));
     store
         .replays()
-        .postpone_compensation("store", asked, None, "it fails")
+        .postpone_compensation("store", requested, None, "it fails")
         .await
         .unwrap();
     let [given_up] = &store.replays().compensations("store", "", 9).await.unwrap()[..] else {

@@ -26,7 +26,7 @@ const SECRET: &[u8] = b"webhook-secret-webhook-secret-webhook";
 #[derive(Default)]
 struct Receiver {
     /// Received bodies by id.
-    came: Mutex<BTreeMap<String, Vec<Value>>>,
+    received: Mutex<BTreeMap<String, Vec<Value>>>,
     /// Answers by id, before the event is accepted.
     answers: Mutex<BTreeMap<String, Vec<u16>>>,
 }
@@ -47,7 +47,7 @@ async fn receive(
     assert!(age_s < 300);
     let body = serde_json::from_slice(&body).unwrap();
     receiver
-        .came
+        .received
         .lock()
         .unwrap()
         .entry(id.clone())
@@ -90,9 +90,9 @@ async fn webhook_events_are_signed_and_retried_until_accepted() {
     let body: Vec<Value> = (0..10).map(event).collect();
     send(&world, &server(), &json!(body)).await;
     until_caught_up(&world, "webhook").await;
-    let came = receiver.came.lock().unwrap().clone();
-    assert_eq!(came.len(), 10);
-    for (id, times) in &came {
+    let received = receiver.received.lock().unwrap().clone();
+    assert_eq!(received.len(), 10);
+    for (id, times) in &received {
         assert_eq!(times.len(), if id == "e3" { 4 } else { 1 }, "{id}");
         assert_eq!(
             (&times[0]["id"], &times[0]["type"]),

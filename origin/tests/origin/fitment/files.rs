@@ -165,11 +165,11 @@ async fn errors_in_aces_use_the_words_of_aces() {
         ("Position", "App 9: Position has more than 64 characters"),
         ("BaseVehicle", "the App has no BaseVehicle"),
     ];
-    let told: Vec<_> = errors
+    let replies: Vec<_> = errors
         .iter()
         .map(|(_, of, reason)| (&**of, &**reason))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(replies, expected);
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn aces_is_decoded_by_its_bom_or_declaration() {
         assert!(number("position") <= number("size"), "{import}");
         assert_eq!(position().await, position_told);
     }
-    for (encoding, says) in [
+    for (encoding, expected) in [
         (
             "EBCDIC-CP-US",
             "unsupported encoding \"EBCDIC-CP-US\": save and declare the file as UTF-8",
@@ -220,7 +220,7 @@ async fn aces_is_decoded_by_its_bom_or_declaration() {
     ] {
         let import = uploaded(&world, ACES, windows(declared(encoding, "größer"))).await;
         let message = import["message"].as_str().unwrap();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -251,8 +251,8 @@ async fn spreadsheet_exports_are_read_or_their_encoding_is_named() {
             (&json!("Škoda"), &json!("a;b"))
         );
         let path = "/fitment/vehicles/2771";
-        let gone = json!({ "make": "", "model": "", "year": 0, "engine": "" });
-        assert_eq!(world.admin("PUT", path, &gone).await.status, 204);
+        let document = json!({ "make": "", "model": "", "year": 0, "engine": "" });
+        assert_eq!(world.admin("PUT", path, &document).await.status, 204);
     }
     let import = uploaded(
         &world,
@@ -261,13 +261,13 @@ async fn spreadsheet_exports_are_read_or_their_encoding_is_named() {
     )
     .await;
     let errors = format!("/fitment/imports/{}/errors", import["id"]);
-    let told = world.admin("GET", &errors, &Value::Null).await.body;
-    let reason = told["errors"][0]["reason"].as_str().unwrap();
+    let body = world.admin("GET", &errors, &Value::Null).await.body;
+    let reason = body["errors"][0]["reason"].as_str().unwrap();
     assert!(
         reason.contains("is not UTF-8 and looks like Windows-1252"),
         "{reason}"
     );
-    for (bytes, says) in [
+    for (bytes, expected) in [
         (
             b"vehicle;k\xe4fer\n".to_vec(),
             "line 1 is not UTF-8 and looks like Windows-1252",
@@ -279,6 +279,6 @@ async fn spreadsheet_exports_are_read_or_their_encoding_is_named() {
     ] {
         let import = uploaded(&world, "kind=vehicles", bytes).await;
         let message = import["message"].as_str().unwrap();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }

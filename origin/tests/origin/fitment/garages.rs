@@ -94,8 +94,8 @@ async fn invalid_vehicle_and_anonymous_request_are_refused() {
         );
     }
     let request = axum::http::Request::get("/fitment/garage");
-    let nobody = world
+    let document = world
         .public(request.body(axum::body::Body::empty()).unwrap())
         .await;
-    assert_eq!(nobody.status, 401);
+    assert_eq!(document.status, 401);
 }

@@ -17,8 +17,8 @@ pub(super) fn start(world: &World) -> DropGuard {
     stop.drop_guard()
 }
 
-async fn upload(world: &World, what: &str, text: impl Into<Body>) -> u64 {
-    let path = format!("/fitment/imports?{what}");
+async fn upload(world: &World, subject: &str, text: impl Into<Body>) -> u64 {
+    let path = format!("/fitment/imports?{subject}");
     let request = Request::post(&path).header("authorization", format!("Bearer {TOKEN}"));
     let answer = world
         .admin_request(request.body(text.into()).unwrap())
@@ -28,8 +28,8 @@ async fn upload(world: &World, what: &str, text: impl Into<Body>) -> u64 {
 }
 
 /// Uploads a file and waits until the import has ended.
-pub(super) async fn uploaded(world: &World, what: &str, bytes: Vec<u8>) -> Value {
-    ended(world, upload(world, what, bytes).await).await
+pub(super) async fn uploaded(world: &World, subject: &str, bytes: Vec<u8>) -> Value {
+    ended(world, upload(world, subject, bytes).await).await
 }
 
 async fn ended(world: &World, id: u64) -> Value {
@@ -47,8 +47,8 @@ async fn ended(world: &World, id: u64) -> Value {
     panic!("import {id} does not end");
 }
 
-pub(super) async fn done(world: &World, what: &str, text: &str) -> Value {
-    let import = ended(world, upload(world, what, text.to_owned()).await).await;
+pub(super) async fn done(world: &World, subject: &str, text: &str) -> Value {
+    let import = ended(world, upload(world, subject, text.to_owned()).await).await;
     assert_eq!(import["state"], "done", "{import}");
     import
 }
@@ -56,10 +56,10 @@ pub(super) async fn done(world: &World, what: &str, text: &str) -> Value {
 /// The errors of an import that must fail: line, column, reason.
 pub(super) async fn failed(
     world: &World,
-    what: &str,
+    subject: &str,
     text: &str,
 ) -> (Value, Vec<(u64, String, String)>) {
-    let id = upload(world, what, text.to_owned()).await;
+    let id = upload(world, subject, text.to_owned()).await;
     let import = ended(world, id).await;
     assert_eq!(import["state"], "failed", "{import}");
     let errors = world
@@ -238,7 +238,7 @@ async fn unreadable_import_file_is_refused_as_a_whole() {
     let world = World::with_fitment(|_| ()).await;
     let _background = start(&world);
     let endless = "S3,1000001\n".repeat(200_000);
-    for (what, text, says) in [
+    for (subject, text, expected) in [
         ("kind=relations", "", "the column sku is missing"),
         (
             "kind=relations",
@@ -277,9 +277,9 @@ async fn unreadable_import_file_is_refused_as_a_whole() {
             "line 2: an element has no end tag",
         ),
     ] {
-        let (import, _) = failed(&world, what, text).await;
+        let (import, _) = failed(&world, subject, text).await;
         let message = import["message"].as_str().unwrap();
-        assert!(message.contains(says), "{what}: {message}");
+        assert!(message.contains(expected), "{subject}: {message}");
     }
     for query in [
         "kind=x",

@@ -76,28 +76,28 @@ async fn follow(world: &World) {
 /// The map as gateways cache it: offsets by id.
 async fn map(world: &World) -> BTreeMap<VehicleId, Offset> {
     let keys = VehicleMapKeys::new(&world.prefix);
-    let (mut known, mut all) = (VehicleMapVersion::default(), Vec::new());
+    let (mut existing, mut all) = (VehicleMapVersion::default(), Vec::new());
     loop {
         let reply = world
-            .script(&fit_vehicles::call(&keys, known, 50_000))
+            .script(&fit_vehicles::call(&keys, existing, 50_000))
             .await;
         let Some(tail) = fit_vehicles::parse(&reply).unwrap() else {
             return BTreeMap::new();
         };
-        if tail.head.generation != known.generation {
-            (known, all) = (VehicleMapVersion::default(), Vec::new());
-            known.generation = tail.head.generation;
+        if tail.head.generation != existing.generation {
+            (existing, all) = (VehicleMapVersion::default(), Vec::new());
+            existing.generation = tail.head.generation;
             continue;
         }
         all.extend(tail.vehicles);
-        known.count = all.len() as u32;
-        if known.count >= tail.head.count {
+        existing.count = all.len() as u32;
+        if existing.count >= tail.head.count {
             break;
         }
     }
     let offsets = (1..).map(|number| Offset::new(number).unwrap());
-    let known = all.into_iter().zip(offsets);
-    known
+    let existing = all.into_iter().zip(offsets);
+    existing
         .filter_map(|(vehicle, offset)| Some((vehicle?, offset)))
         .collect()
 }

@@ -34,7 +34,7 @@ async fn fields(world: &World, key: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn moved_sku_leaves_no_data_at_the_old_place() {
+async fn moved_sku_leaves_no_data_at_the_old_placement() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 3, &[("S1", "P1"), ("S2", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -120,7 +120,7 @@ async fn sku_missing_in_sql_is_removed_from_redis() {
 
 /// Two moves before Redis is updated, there and back, with changes in between.
 #[tokio::test]
-async fn rapid_moves_end_in_the_last_place() {
+async fn rapid_moves_end_at_the_last_placement() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -160,7 +160,7 @@ async fn rapid_moves_end_in_the_last_place() {
 
 /// The SKU comes back and leaves again between an origin's read from SQL and its record of the drop.
 #[tokio::test]
-async fn place_left_twice_is_dropped_twice() {
+async fn placement_removed_twice_is_dropped_twice() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;
@@ -168,13 +168,13 @@ async fn place_left_twice_is_dropped_twice() {
     put_product(&world, "S1", "P2").await;
     let slow = fitment(&world).store().changes().dirty(0, 9).await.unwrap();
     let (number, version) = slow[0].version();
-    let left = fitment(&world)
+    let remaining = fitment(&world)
         .store()
         .changes()
-        .left(number, number)
+        .former_placements(number, number)
         .await
         .unwrap();
-    assert_eq!(left.len(), 1);
+    assert_eq!(remaining.len(), 1);
     follow(&world).await;
     put_product(&world, "S1", "P1").await;
     follow(&world).await;
@@ -182,24 +182,24 @@ async fn place_left_twice_is_dropped_twice() {
     fitment(&world)
         .store()
         .changes()
-        .dropped(&left, version)
+        .dropped(&remaining, version)
         .await
         .unwrap();
     assert_eq!(
         fitment(&world)
             .store()
             .changes()
-            .left(number, number)
+            .former_placements(number, number)
             .await
             .unwrap(),
-        left
+        remaining
     );
     follow(&world).await;
     assert_eq!(
         fitment(&world)
             .store()
             .changes()
-            .left(number, number)
+            .former_placements(number, number)
             .await
             .unwrap(),
         []
@@ -214,7 +214,7 @@ async fn place_left_twice_is_dropped_twice() {
 
 /// An origin pauses for a long time, with data read from SQL before the move.
 #[tokio::test]
-async fn late_writer_does_not_restore_the_old_place() {
+async fn late_writer_does_not_restore_the_old_placement() {
     let world = World::with_fitment(|_| ()).await;
     catalogue(&world, 5, &[("S1", "P1")]).await;
     add(&world, "S1", 1).await;

@@ -74,25 +74,29 @@ fn products(count: u32) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn file_is_imported_from_the_command_line() {
     let files = Files::new();
-    let (code, out, said) = files.import("vehicles", &vehicles(100));
+    let (code, out, response) = files.import("vehicles", &vehicles(100));
     assert_eq!(
         (code, out.trim()),
         (Some(0), "100 vehicles imported"),
-        "{said}"
+        "{response}"
     );
     assert_eq!(files.import("products", &products(3)).0, Some(0));
-    let (code, _, said) = files.import("relations", "sku,vehicle\nS1,1000001\nS1,7x\nS9,1000001\n");
+    let (code, _, response) =
+        files.import("relations", "sku,vehicle\nS1,1000001\nS1,7x\nS9,1000001\n");
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("line 3: vehicle: must be 1 to 7 digits"),
-        "{said}"
+        response.contains("line 3: vehicle: must be 1 to 7 digits"),
+        "{response}"
     );
-    assert!(said.contains("line 4: sku: S9 is unknown"), "{said}");
-    let (code, out, said) = files.import("relations", "sku,vehicle\nS1,1000001\n");
+    assert!(
+        response.contains("line 4: sku: S9 is unknown"),
+        "{response}"
+    );
+    let (code, out, response) = files.import("relations", "sku,vehicle\nS1,1000001\n");
     assert_eq!(
         (code, out.trim()),
         (Some(0), "1 relations imported"),
-        "{said}"
+        "{response}"
     );
     let none = files
         .command(&["file", "--kind", "colours"])

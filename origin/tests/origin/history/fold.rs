@@ -369,7 +369,7 @@ async fn history_jobs_run_and_stop() {
     history
         .store()
         .removed()
-        .delete(&alice, &[super::seen(1, now)])
+        .delete(&alice, &[super::viewed(1, now)])
         .await
         .unwrap();
     clock.pass(DAY_MS);

@@ -53,7 +53,7 @@ fn guest(name: &str) -> Owner {
     Owner::guest(name).unwrap()
 }
 
-fn seen(sku: u64, at_ms: u64) -> ViewedProduct {
+fn viewed(sku: u64, at_ms: u64) -> ViewedProduct {
     let sku = Sku::from(sku);
     ViewedProduct { sku, at_ms }
 }
@@ -79,7 +79,7 @@ async fn list(history: &History, owner: &Owner) -> Vec<(u64, u64)> {
 fn pairs(views: &[ViewedProduct]) -> Vec<(u64, u64)> {
     views
         .iter()
-        .map(|seen| (seen.sku.number().unwrap(), seen.at_ms))
+        .map(|viewed| (viewed.sku.number().unwrap(), viewed.at_ms))
         .collect()
 }
 

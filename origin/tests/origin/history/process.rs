@@ -74,8 +74,8 @@ impl Shop {
     async fn until_list(&self, expected: &[u64], never: &[u64]) {
         until(&format!("{expected:?}"), async || {
             let list = self.list().await;
-            let shown = list.iter().flatten().find(|sku| never.contains(sku));
-            assert_eq!(shown, None, "it came back");
+            let displayed = list.iter().flatten().find(|sku| never.contains(sku));
+            assert_eq!(displayed, None, "it came back");
             list.is_some_and(|list| list == expected)
         })
         .await;
@@ -145,8 +145,8 @@ async fn redis_restored_from_an_old_snapshot_catches_up() {
     // A seek by an operator does not count as a loss.
     for to in ["start", "end"] {
         let path = "/groups/history/seek";
-        let sought = admin(&shop.origin, Method::POST, path, &json!({ "to": to })).await;
-        assert_eq!(sought.status, 200, "{}", sought.text());
+        let query = admin(&shop.origin, Method::POST, path, &json!({ "to": to })).await;
+        assert_eq!(query.status, 200, "{}", query.text());
     }
     shop.view(5).await;
     shop.until_list(&[5, 4, 3], &[1, 2]).await;

@@ -49,8 +49,8 @@ async fn products_of_the_table_are_shown_and_variants_once() {
     assert_eq!(changed.status, 204);
     let list = world.as_user("alice", "GET", "/history").await;
     assert_eq!(list.body["items"][2]["title"], "New");
-    let got = world.admin("GET", "/products/4", &Value::Null).await;
-    assert_eq!(got.body, json!({ "sku": "4", "title": "New" }));
+    let response = world.admin("GET", "/products/4", &Value::Null).await;
+    assert_eq!(response.body, json!({ "sku": "4", "title": "New" }));
     assert_eq!(
         world
             .admin("DELETE", "/products/4", &Value::Null)
@@ -137,28 +137,28 @@ async fn invalid_product_is_refused_with_the_field_name() {
 
 /// A product service that records the number of products in each request.
 async fn service() -> (String, Arc<Mutex<Vec<usize>>>, tokio::task::JoinHandle<()>) {
-    let asked = Arc::new(Mutex::new(vec![]));
-    let noted = asked.clone();
+    let requests = Arc::new(Mutex::new(vec![]));
+    let recorded = requests.clone();
     let answer = move |Json(body): Json<Value>| async move {
         let skus = body["skus"].as_array().unwrap();
-        noted.lock().unwrap().push(skus.len());
-        let known = skus.iter().filter(|sku| *sku != "unknown");
+        recorded.lock().unwrap().push(skus.len());
+        let existing = skus.iter().filter(|sku| *sku != "unknown");
         let product = |sku: &Value| json!({ "sku": sku, "spu": "all", "title": "T", "price": 7 });
-        Json(json!({ "products": known.map(product).collect::<Vec<_>>() }))
+        Json(json!({ "products": existing.map(product).collect::<Vec<_>>() }))
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/products", listener.local_addr().unwrap());
     let router = Router::new().route("/products", post(answer));
     let stop = tokio_util::sync::CancellationToken::new();
     let served = tokio::spawn(weir_origin::http::server::serve(listener, router, stop));
-    (url, asked, served)
+    (url, requests, served)
 }
 
 #[tokio::test]
 async fn product_service_is_called_in_batches_and_cached() {
     let clock = Clock::at_noon();
     let world = World::new().await;
-    let (url, asked, served) = service().await;
+    let (url, requested, served) = service().await;
     let history = world
         .history(|settings: &mut Settings| {
             clock.set(settings);
@@ -177,12 +177,12 @@ async fn product_service_is_called_in_batches_and_cached() {
     // All are variants of one product.
     assert_eq!((page.items.len(), page.is_complete), (1, true));
     assert_eq!(page.items[0].product.title.as_deref(), Some("T"));
-    assert_eq!(*asked.lock().unwrap(), [4, 4, 2]);
+    assert_eq!(*requested.lock().unwrap(), [4, 4, 2]);
     history.list(&alice, 50, None).await.unwrap();
-    assert_eq!(asked.lock().unwrap().len(), 3, "all are remembered");
+    assert_eq!(requested.lock().unwrap().len(), 3, "all are remembered");
     clock.pass(60_000);
     history.list(&alice, 50, None).await.unwrap();
-    assert_eq!(asked.lock().unwrap().len(), 6);
+    assert_eq!(requested.lock().unwrap().len(), 6);
     // The service is down: the list has no product data and is marked as incomplete.
     served.abort();
     let _ = served.await;

@@ -50,8 +50,8 @@ impl Model {
 
     fn delete(&mut self, owner: &Owner, deleted: &[ViewedProduct]) {
         let removals = self.removals.entry(owner.clone()).or_default();
-        for seen in deleted {
-            removals.delete(seen.sku.clone(), seen.at_ms);
+        for observed in deleted {
+            removals.delete(observed.sku.clone(), observed.at_ms);
         }
     }
 }
@@ -142,22 +142,22 @@ impl Schedule<'_> {
         let sku = Sku::from(self.random.below(12));
         let origin = self.origin();
         let views = origin.views(&owner).await.unwrap().views;
-        let known = views.iter().find(|seen| seen.sku == sku);
+        let existing = views.iter().find(|observed| observed.sku == sku);
         let now = self.clock.now_ms();
-        let at_ms = known.map_or(now, |seen| seen.at_ms.max(now));
+        let at_ms = existing.map_or(now, |observed| observed.at_ms.max(now));
         let deleted = [ViewedProduct {
             sku: sku.clone(),
             at_ms,
         }];
         if self.random.below(3) == 0 {
             // The origin dies before Redis is updated.
-            let noted = origin
+            let recorded = origin
                 .store()
                 .removed()
                 .delete(&owner, &deleted)
                 .await
                 .unwrap();
-            assert!(matches!(noted, RemovalOutcome::Done(_)));
+            assert!(matches!(recorded, RemovalOutcome::Done(_)));
             self.origin().apply_removals(u64::MAX >> 1).await.unwrap();
         } else {
             origin.delete(&owner, &[sku]).await.unwrap();
@@ -169,7 +169,7 @@ impl Schedule<'_> {
         let (_, owner) = self.user();
         let origin = self.origin();
         let views = origin.views(&owner).await.unwrap().views;
-        let newest_ms = views.first().map_or(0, |seen| seen.at_ms);
+        let newest_ms = views.first().map_or(0, |observed| observed.at_ms);
         let at_ms = newest_ms.max(self.clock.now_ms());
         if self.random.below(3) == 0 {
             origin.store().removed().clear(&owner, at_ms).await.unwrap();
@@ -259,7 +259,7 @@ async fn deleted_views_stay_hidden_under_concurrent_operations() {
         at_ms: now - 1_000 + n,
     };
     let log: Vec<View> = (0..900).map(view).collect();
-    let told = Arc::new(Mutex::new(Removals::default()));
+    let reply = Arc::new(Mutex::new(Removals::default()));
     let mut tasks = tokio::task::JoinSet::new();
     for (number, origin) in origins.iter().cloned().enumerate() {
         let (log, owner) = (log.clone(), alice.clone());
@@ -269,8 +269,8 @@ async fn deleted_views_stay_hidden_under_concurrent_operations() {
             if number == 1 {
                 pieces.reverse();
             }
-            for piece in pieces.iter().chain(&pieces) {
-                origin.record(piece).await.unwrap();
+            for chunk in pieces.iter().chain(&pieces) {
+                origin.record(chunk).await.unwrap();
             }
         });
         let origin = origins[number].clone();
@@ -287,18 +287,20 @@ async fn deleted_views_stay_hidden_under_concurrent_operations() {
                 }
             }
         });
-        let (origin, told) = (origins[1 - number].clone(), told.clone());
+        let (origin, reply) = (origins[1 - number].clone(), reply.clone());
         tasks.spawn(async move {
             for _ in 0..80 {
-                let removed = told.lock().unwrap().clone();
+                let removed = reply.lock().unwrap().clone();
                 let views = origin.views(&owner).await.unwrap().views;
-                let back: Vec<&ViewedProduct> =
-                    views.iter().filter(|seen| removed.cover(seen)).collect();
+                let back: Vec<&ViewedProduct> = views
+                    .iter()
+                    .filter(|observed| removed.cover(observed))
+                    .collect();
                 assert!(back.is_empty(), "{back:?}");
             }
         });
     }
-    let (origin, owner, noted) = (origins[0].clone(), alice.clone(), told.clone());
+    let (origin, owner, recorded) = (origins[0].clone(), alice.clone(), reply.clone());
     tasks.spawn(async move {
         for n in 0..40 {
             let deleted = [ViewedProduct {
@@ -307,7 +309,7 @@ async fn deleted_views_stay_hidden_under_concurrent_operations() {
             }];
             origin.delete_views(&owner, &deleted).await.unwrap();
             let [ViewedProduct { sku, at_ms }] = deleted;
-            noted.lock().unwrap().delete(sku, at_ms);
+            recorded.lock().unwrap().delete(sku, at_ms);
         }
     });
     let mut connection = server.connection().await.unwrap();
@@ -322,7 +324,7 @@ async fn deleted_views_stay_hidden_under_concurrent_operations() {
     }
     // The log is replayed.
     origins[0].record(&log).await.unwrap();
-    let removals = told.lock().unwrap().clone();
+    let removals = reply.lock().unwrap().clone();
     let views = log
         .into_iter()
         .map(|View { sku, at_ms, .. }| ViewedProduct { sku, at_ms });

@@ -6,7 +6,7 @@ use weir_origin::history::Outcome;
 use weir_origin::history::remove::{RemovalTiming, RemoveError};
 use weir_origin::history::store::RemovalOutcome;
 
-use super::{Clock, cold, list, lose, record, seen, user};
+use super::{Clock, cold, list, lose, record, user, viewed};
 use crate::support::World;
 
 #[tokio::test]
@@ -78,13 +78,13 @@ async fn view_with_a_future_time_is_deleted_too() {
 
 /// Stores a deletion in SQL, like an origin that died before it updated Redis.
 async fn delete_and_die(history: &weir_origin::history::History, deleted: &[ViewedProduct]) {
-    let noted = history
+    let recorded = history
         .store()
         .removed()
         .delete(&user("alice"), deleted)
         .await
         .unwrap();
-    assert!(matches!(noted, RemovalOutcome::Done(_)));
+    assert!(matches!(recorded, RemovalOutcome::Done(_)));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     record(&history, &alice, &views).await;
     history.fold_owner(&alice).await.unwrap();
     list(&history, &alice).await;
-    delete_and_die(&history, &[seen(1, now)]).await;
+    delete_and_die(&history, &[viewed(1, now)]).await;
     // Another origin finds it, and applies it once to Redis and the cold store.
     let other = world.history(|settings| clock.set(settings)).await;
     assert_eq!(other.apply_removals(now - 1).await.unwrap(), 0, "too young");
@@ -107,7 +107,7 @@ async fn crash_between_sql_and_redis_restores_no_deleted_view() {
     assert_eq!(cold(&history, &alice).await, [(2, now - 8)]);
     assert_eq!(record(&history, &alice, &views).await[0], Outcome::Removed);
     // The same, but Redis loses all data before the next read.
-    delete_and_die(&history, &[seen(2, now)]).await;
+    delete_and_die(&history, &[viewed(2, now)]).await;
     lose(&world).await;
     record(&history, &alice, &views).await;
     assert_eq!(list(&history, &alice).await, []);

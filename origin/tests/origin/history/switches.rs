@@ -46,8 +46,8 @@ async fn cold_reads_are_switched_at_run_time() {
     other.follow_switches().await.unwrap();
     lose(&world).await;
     assert_eq!(other.list(&alice, 50, None).await.unwrap().items.len(), 1);
-    let told = world.admin("GET", "/history-switches", &Value::Null).await;
-    assert_eq!(told.body, on);
+    let response = world.admin("GET", "/history-switches", &Value::Null).await;
+    assert_eq!(response.body, on);
 }
 
 #[tokio::test]

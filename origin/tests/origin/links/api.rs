@@ -27,7 +27,7 @@ pub(super) async fn world() -> World {
     World::with_links(domains(), |_| ()).await
 }
 
-pub(super) async fn made(world: &World, body: Value) -> Value {
+pub(super) async fn create_link(world: &World, body: Value) -> Value {
     let answer = world.admin("POST", "/links", &body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.body
@@ -79,7 +79,7 @@ pub(super) async fn get(world: &World, name: &str) -> Answer {
 async fn new_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
     let world = world().await;
     let before_ms = now_ms();
-    let link = made(&world, json!({"target": "https://example.com/a?b=c"})).await;
+    let link = create_link(&world, json!({"target": "https://example.com/a?b=c"})).await;
     assert_eq!(link["code"].as_str().unwrap().len(), 7);
     let url = format!("https://s.example.com/{}", link["code"].as_str().unwrap());
     assert_eq!(link["url"], url);
@@ -94,10 +94,10 @@ async fn new_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
     let stored = in_redis(&world, &name).await.unwrap();
     assert_eq!(stored.target, "https://example.com/a?b=c");
     assert_eq!(stored.life_ms, 30 * DAY_MS);
-    let left = pttl(&world, &name).await;
+    let remaining = pttl(&world, &name).await;
     assert!(
-        (29 * DAY_MS as i64..=30 * DAY_MS as i64).contains(&left),
-        "{left}"
+        (29 * DAY_MS as i64..=30 * DAY_MS as i64).contains(&remaining),
+        "{remaining}"
     );
     let mut found = get(&world, &name).await.body;
     assert_eq!(found["expires_at_ms"], expires_at_ms);
@@ -110,7 +110,7 @@ async fn new_link_is_in_redis_at_once_and_in_the_cold_store_soon() {
 #[tokio::test]
 async fn domain_defaults_apply_and_request_overrides_them() {
     let world = world().await;
-    let link = made(
+    let link = create_link(
         &world,
         json!({"target": "https://example.com/", "domain": "t"}),
     )
@@ -125,7 +125,7 @@ async fn domain_defaults_apply_and_request_overrides_them() {
         (&json!(0), &Value::Null)
     );
     assert_eq!(pttl(&world, &name(&link)).await, -1);
-    let link = made(
+    let link = create_link(
         &world,
         json!({"target": "https://example.com/", "domain": "t", "length": 8, "life_ms": 60_000,
             "status": 307, "pass_query": false, "max_clicks": 3, "tags": ["a", "ü"],
@@ -139,8 +139,8 @@ async fn domain_defaults_apply_and_request_overrides_them() {
     assert_eq!((stored.life_ms, stored.max_clicks), (60_000, 3));
     assert_eq!(stored.apps[0].url, "weixin://dl/x");
     assert_eq!(stored.rules[0].languages, ["zh"]);
-    let left = pttl(&world, &name(&link)).await;
-    assert!((1..=60_000).contains(&left), "{left}");
+    let remaining = pttl(&world, &name(&link)).await;
+    assert!((1..=60_000).contains(&remaining), "{remaining}");
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn invalid_link_is_refused_by_field_and_creates_nothing() {
 #[tokio::test]
 async fn homograph_is_accepted_and_flagged() {
     let world = world().await;
-    let link = made(&world, json!({"target": "https://pаypal.com/"})).await;
+    let link = create_link(&world, json!({"target": "https://pаypal.com/"})).await;
     assert_eq!(link["flag"], "idn_homograph");
     assert!(link["target"].as_str().unwrap().starts_with("https://xn--"));
 }
@@ -318,9 +318,9 @@ async fn homograph_is_flagged_in_every_target_on_every_read() {
         let mut link = json!({ "target": page });
         let fields = link.as_object_mut().unwrap();
         fields.extend(more.as_object().unwrap().clone());
-        let made = made(&world, link).await;
-        let read = get(&world, &name(&made)).await.body;
-        (made["flag"].clone(), read["flag"].clone())
+        let create_link = create_link(&world, link).await;
+        let read = get(&world, &name(&create_link)).await.body;
+        (create_link["flag"].clone(), read["flag"].clone())
     };
     let flagged = (json!("idn_homograph"), json!("idn_homograph"));
     for more in [
@@ -336,7 +336,7 @@ async fn homograph_is_flagged_in_every_target_on_every_read() {
 }
 
 #[tokio::test]
-async fn batch_answers_in_order_and_bad_item_affects_no_other() {
+async fn batch_answers_in_order_and_invalid_item_affects_no_other() {
     let world = world().await;
     let item = |n: u32| json!({"target": format!("https://example.com/{n}"), "tags": ["batch"]});
     let mut batch: Vec<Value> = (0..1_000).map(item).collect();
@@ -440,13 +440,13 @@ async fn concurrent_requests_with_one_key_create_one_link() {
 async fn chosen_code_is_unique_and_announced_to_gateways() {
     let world = world().await;
     let body = json!({"target": "https://example.com/", "code": "summer-24"});
-    let link = made(&world, body.clone()).await;
+    let link = create_link(&world, body.clone()).await;
     assert_eq!(link["url"], "https://s.example.com/summer-24");
     let again = world.admin("POST", "/links", &body).await;
     assert_eq!((again.status.as_u16(), again.code()), (409, "code_taken"));
     // The same code in another domain is another link.
     let other = json!({"target": "https://example.com/t", "code": "summer-24", "domain": "t"});
-    made(&world, other).await;
+    create_link(&world, other).await;
     assert_eq!(changes(&world).await, ["s/summer-24", "t/summer-24"]);
     let link = in_redis(&world, "t/summer-24").await.unwrap();
     assert_eq!(link.target, "https://example.com/t");
@@ -466,14 +466,14 @@ async fn chosen_code_never_collides_with_a_generated_one() {
         };
         let body = |code: &str| json!({"target": "https://example.com/", "code": code});
         // Numbers are ready once a link was created: the first segments are reserved.
-        made(
+        create_link(
             &world,
             json!({"target": "https://example.com/", "length": 5}),
         )
         .await;
         let reserved = world.admin("POST", "/links", &body(&code(999))).await;
         assert_eq!(reserved.code(), "code_taken");
-        made(&world, body(&code(916_132_000))).await;
+        create_link(&world, body(&code(916_132_000))).await;
     }
 }
 
@@ -483,7 +483,7 @@ async fn links_are_listed_by_pages_and_tags() {
     for n in 0..5 {
         let tag = if n % 2 == 0 { "even" } else { "odd" };
         let body = json!({"target": format!("https://example.com/{n}"), "code": format!("code-{n}"), "tags": [tag]});
-        made(&world, body).await;
+        create_link(&world, body).await;
     }
     let page = async |query: &str| {
         let path = format!("/links?{query}");
@@ -500,9 +500,9 @@ async fn links_are_listed_by_pages_and_tags() {
     let next = first["next"].as_str().unwrap();
     let second = page(&format!("tag=even&limit=2&after={next}")).await.body;
     assert_eq!((codes(&second).len(), &second["next"]), (1, &Value::Null));
-    let seen: BTreeSet<String> = codes(&first).into_iter().chain(codes(&second)).collect();
+    let observed: BTreeSet<String> = codes(&first).into_iter().chain(codes(&second)).collect();
     assert_eq!(
-        seen.into_iter().collect::<Vec<_>>(),
+        observed.into_iter().collect::<Vec<_>>(),
         ["code-0", "code-2", "code-4"]
     );
     assert_eq!(page("after=x").await.code(), "invalid_query");

@@ -8,7 +8,7 @@ use weir_link::code::Length;
 use weir_link::segment::{Plan, Times};
 use weir_origin::clock::now_ms;
 
-use super::api::{DAY_MS, made};
+use super::api::{DAY_MS, create_link};
 use crate::support::World;
 
 const QUARANTINE_MS: u64 = 60_000;
@@ -34,7 +34,7 @@ async fn world(clock: &Arc<AtomicU64>) -> World {
 }
 
 /// Remaining numbers and days of the shortest codes, from the gauges.
-async fn left(world: &World) -> (u64, u64) {
+async fn remaining(world: &World) -> (u64, u64) {
     let links = world.origin.links().unwrap();
     links.capacity().measure().await.unwrap();
     let metrics = world.admin_as("GET", "/metrics", "", None).await;
@@ -60,7 +60,7 @@ async fn link_lifetime_depends_on_the_code_length() {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        made(&world, body).await["life_ms"].as_u64().unwrap() / DAY_MS
+        create_link(&world, body).await["life_ms"].as_u64().unwrap() / DAY_MS
     };
     assert_eq!(life(json!({})).await, 2);
     assert_eq!(life(json!({"length": 6})).await, 1);
@@ -72,14 +72,14 @@ async fn link_lifetime_depends_on_the_code_length() {
 async fn gauges_show_remaining_numbers_and_time_until_exhaustion() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
-    let code = made(&world, json!({"target": "https://example.com/"})).await;
+    let code = create_link(&world, json!({"target": "https://example.com/"})).await;
     assert_eq!(code["code"].as_str().unwrap().len(), 5);
     // 640 a day for two days exceed 1,000; half of them become free each day.
-    assert_eq!(left(&world).await, (RANGE - RESERVED, 1));
+    assert_eq!(remaining(&world).await, (RANGE - RESERVED, 1));
     clock.fetch_add(DAY_MS + 1, Ordering::Relaxed);
-    assert_eq!(left(&world).await, (RANGE - RESERVED, 3_650));
+    assert_eq!(remaining(&world).await, (RANGE - RESERVED, 3_650));
     clock.fetch_add(DAY_MS + QUARANTINE_MS - 1, Ordering::Relaxed);
-    assert_eq!(left(&world).await, (RANGE - RESERVED, 3_650));
+    assert_eq!(remaining(&world).await, (RANGE - RESERVED, 3_650));
     clock.fetch_add(1, Ordering::Relaxed);
-    assert_eq!(left(&world).await, (RANGE, 3_650));
+    assert_eq!(remaining(&world).await, (RANGE, 3_650));
 }

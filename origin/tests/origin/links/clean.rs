@@ -31,7 +31,7 @@ async fn world(clock: &Arc<AtomicU64>) -> World {
     .await
 }
 
-async fn made(world: &World, body: Value) -> u16 {
+async fn create_link(world: &World, body: Value) -> u16 {
     world.admin("POST", "/links", &body).await.status.as_u16()
 }
 
@@ -48,21 +48,21 @@ async fn link_is_deleted_after_it_ended_in_redis_and_cooldown_passed() {
     let world = world(&clock).await;
     let later = |ms| clock.fetch_add(ms, Ordering::Relaxed);
     let body = json!({"target": "https://example.com/", "code": "summer-24"});
-    assert_eq!(made(&world, body.clone()).await, 201);
+    assert_eq!(create_link(&world, body.clone()).await, 201);
 
     later(DAY_MS + TIMES.quarantine_ms);
     assert_eq!(cleaned(&world).await, (0, 0));
     later(1);
     // The test's clock is a day ahead of the clock in Redis, which still has the link as if it had been clicked.
     assert_eq!(cleaned(&world).await, (0, 1));
-    assert_eq!(made(&world, body.clone()).await, 409);
+    assert_eq!(create_link(&world, body.clone()).await, 409);
 
     let links = world.origin.links().unwrap();
     links.records().forget(&id("s/summer-24")).await.unwrap();
     assert_eq!(cleaned(&world).await, (0, 0));
     later(DAY_MS + TIMES.quarantine_ms + 1);
     assert_eq!(cleaned(&world).await, (1, 0));
-    assert_eq!(made(&world, body).await, 201);
+    assert_eq!(create_link(&world, body).await, 201);
 }
 
 #[tokio::test]
@@ -70,16 +70,16 @@ async fn code_of_a_deleted_link_is_free_after_quarantine() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let body = json!({"target": "https://example.com/", "code": "summer-24"});
-    assert_eq!(made(&world, body.clone()).await, 201);
+    assert_eq!(create_link(&world, body.clone()).await, 201);
     world
         .admin("DELETE", "/links/summer-24", &Value::Null)
         .await;
     clock.fetch_add(TIMES.quarantine_ms, Ordering::Relaxed);
     assert_eq!(cleaned(&world).await, (0, 0));
-    assert_eq!(made(&world, body.clone()).await, 409);
+    assert_eq!(create_link(&world, body.clone()).await, 409);
     clock.fetch_add(1, Ordering::Relaxed);
     assert_eq!(cleaned(&world).await, (1, 0));
-    assert_eq!(made(&world, body).await, 201);
+    assert_eq!(create_link(&world, body).await, 201);
 }
 
 /// Twenty codes in total, through the API: all are used, end, are deleted, and are reused.
@@ -136,7 +136,7 @@ async fn clean_many(count: usize) -> f64 {
     let link = |n: usize| json!({"target": "https://example.com/", "code": format!("ended-{n}"), "tags": ["a", "b"]});
     let all: Vec<Value> = (0..count).map(link).collect();
     for some in all.chunks(1_000) {
-        assert_eq!(made(&world, json!(some)).await, 201);
+        assert_eq!(create_link(&world, json!(some)).await, 201);
     }
     let links = world.origin.links().unwrap();
     links.log().drained().await;
@@ -146,7 +146,7 @@ async fn clean_many(count: usize) -> f64 {
     }
     clock.fetch_add(DAY_MS + TIMES.quarantine_ms + 1, Ordering::Relaxed);
     assert_eq!(
-        made(
+        create_link(
             &world,
             json!({"target": "https://example.com/", "code": "stays", "tags": ["a"]})
         )

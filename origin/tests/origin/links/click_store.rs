@@ -32,11 +32,11 @@ fn batch(id: &str, clicks: Vec<Clicks>) -> Batch {
 }
 
 fn uniques(name: &str, span: Span, at_ms: u64, visitors: u64, addresses: u64) -> UniquesBySlot {
-    let seen = Uniques {
+    let observed = Uniques {
         visitors,
         addresses,
     };
-    [(Slot::at(&link(name), span, at_ms), seen)].into()
+    [(Slot::at(&link(name), span, at_ms), observed)].into()
 }
 
 /// Clicks, visitors and addresses of each interval, by its start relative to [`DAY`].
@@ -65,7 +65,7 @@ async fn part(store: &LinkStore, name: &str, part: Breakdown) -> Vec<(String, u6
     parts.map(|p| (p.value, p.clicks)).collect()
 }
 
-async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
+async fn batch_counts_once_in_any_combination(store: &LinkStore) {
     let none = UniquesBySlot::new();
     let one = batch("vm-1", vec![clicks("s/abc", DAY, 3, "a.example")]);
     let two = batch(
@@ -111,20 +111,20 @@ async fn a_batch_counts_once_whatever_it_is_with(store: &LinkStore) {
     assert_eq!(points(store, "s/ABC", Span::Day).await, []);
 }
 
-async fn visitors_are_the_most_that_were_told(store: &LinkStore) {
+async fn visitor_count_is_the_reported_maximum(store: &LinkStore) {
     for (id, visitors, addresses) in [("1", 5, 2), ("2", 4, 3), ("3", 6, 1)] {
-        let seen = uniques("s/abc", Span::Day, DAY, visitors, addresses);
+        let observed = uniques("s/abc", Span::Day, DAY, visitors, addresses);
         let batch = batch(id, vec![clicks("s/abc", DAY, 1, "direct")]);
         let counted = store
             .clicks()
-            .count_clicks(std::slice::from_ref(&batch), &seen, DAY);
+            .count_clicks(std::slice::from_ref(&batch), &observed, DAY);
         assert_eq!(counted.await.unwrap(), [true]);
     }
     assert_eq!(points(store, "s/abc", Span::Day).await, [(0, 3, 6, 3)]);
 }
 
 /// A flood of referrers comes first; a later frequent referrer still gets a counter.
-async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
+async fn top_referrers_are_kept(store: &LinkStore) {
     let max = Breakdown::Referrer.values_max();
     let none = UniquesBySlot::new();
     let flood = |first: usize| -> Vec<Clicks> {
@@ -175,7 +175,7 @@ async fn of_many_referrers_the_heaviest_are_kept(store: &LinkStore) {
 }
 
 /// Bots are counted separately and appear in no breakdown.
-async fn bots_are_counted_apart(store: &LinkStore) {
+async fn bots_are_counted_separately(store: &LinkStore) {
     let bot = Clicks {
         is_bot: true,
         ..clicks("s/abc", DAY, 7, "a.example")
@@ -197,7 +197,7 @@ async fn bots_are_counted_apart(store: &LinkStore) {
     assert_eq!(referrers, [("b.example".to_owned(), 2)]);
 }
 
-async fn transactions_at_once_lose_nothing(store: &LinkStore) {
+async fn concurrent_transactions_lose_nothing(store: &LinkStore) {
     let none = UniquesBySlot::new();
     let batches: Vec<Batch> = (0..40)
         .map(|n| {
@@ -223,7 +223,7 @@ async fn transactions_at_once_lose_nothing(store: &LinkStore) {
     );
 }
 
-async fn what_is_old_goes(store: &LinkStore) {
+async fn old_statistics_are_deleted(store: &LinkStore) {
     let none = UniquesBySlot::new();
     let batch = batch(
         "1",
@@ -278,12 +278,12 @@ async fn what_is_old_goes(store: &LinkStore) {
 
 on_every_database!(
     LinkStore:
-    a_batch_counts_once_whatever_it_is_with,
-    visitors_are_the_most_that_were_told,
-    of_many_referrers_the_heaviest_are_kept,
-    bots_are_counted_apart,
-    transactions_at_once_lose_nothing,
-    what_is_old_goes,
+    batch_counts_once_in_any_combination,
+    visitor_count_is_the_reported_maximum,
+    top_referrers_are_kept,
+    bots_are_counted_separately,
+    concurrent_transactions_lose_nothing,
+    old_statistics_are_deleted,
 );
 
 #[tokio::test]

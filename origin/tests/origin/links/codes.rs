@@ -8,7 +8,7 @@ use axum::http::Request;
 use serde_json::{Value, json};
 use weir_origin::clock::now_ms;
 
-use super::api::{DAY_MS, made};
+use super::api::{DAY_MS, create_link};
 use super::id;
 use crate::support::{Answer, World};
 
@@ -88,8 +88,8 @@ async fn chosen_code_resolves_in_every_spelling() {
     // Gateways use the stored form.
     let record = public(&world, "/link-records/t/xn--gre-6ka8i%2F24?for=look").await;
     assert_eq!(record.status, 200);
-    for taken in ["größe/24", "GRÖßE/24", "xn--gre-6ka8i/24"] {
-        assert_eq!(choose(&world, "t", taken).await.code(), "code_taken");
+    for accepted in ["größe/24", "GRÖßE/24", "xn--gre-6ka8i/24"] {
+        assert_eq!(choose(&world, "t", accepted).await.code(), "code_taken");
     }
 }
 
@@ -123,8 +123,8 @@ async fn generated_codes_are_lower_case_if_case_is_ignored() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
     let world = world(&clock).await;
     let many = json!([{"target": TARGET, "domain": "t"}, {"target": TARGET, "domain": "t"}]);
-    let both = made(&world, many).await;
-    let one = made(&world, json!({"target": TARGET, "domain": "t"})).await;
+    let both = create_link(&world, many).await;
+    let one = create_link(&world, json!({"target": TARGET, "domain": "t"})).await;
     for link in [&both[0], &both[1], &one] {
         let code = link["code"].as_str().unwrap();
         assert_eq!(code.len(), 6, "{code}");

@@ -32,7 +32,7 @@ async fn world() -> World {
     World::with_links(domains, |_| ()).await
 }
 
-async fn made(world: &World, body: Value) -> String {
+async fn create_link(world: &World, body: Value) -> String {
     let answer = world.admin("POST", "/links", &body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.body["code"].as_str().unwrap().to_owned()
@@ -73,7 +73,7 @@ async fn link_is_found_at_every_moment_between_log_and_store() {
     let finder = world.origin.links().unwrap().finder();
     for _ in 0..100 {
         let target = json!({"target": "https://example.com/a"});
-        let code = made(&world, target).await;
+        let code = create_link(&world, target).await;
         let looks = (0..64).map(|n| {
             let (finder, id) = (finder.clone(), id(&format!("s/{code}")));
             tokio::spawn(async move {
@@ -91,7 +91,7 @@ async fn link_is_found_at_every_moment_between_log_and_store() {
 async fn link_lost_by_redis_redirects_and_is_restored() {
     let world = world().await;
     let target = json!({"target": "https://example.com/a", "pass_query": true});
-    let code = made(&world, target).await;
+    let code = create_link(&world, target).await;
     forget(&world, &code).await;
     let answer = follow(&world, "GET", "S.example.com:443", &format!("{code}?x=1")).await;
     assert_eq!(answer.status, 302);
@@ -120,7 +120,7 @@ async fn link_lost_by_redis_redirects_and_is_restored() {
 #[tokio::test]
 async fn unknown_link_is_marked_so_that_gateways_cache_it() {
     let world = world().await;
-    let code = made(&world, json!({"target": "https://example.com/"})).await;
+    let code = create_link(&world, json!({"target": "https://example.com/"})).await;
     for (host, path) in [
         ("s.example.com", "none"),
         ("s.example.com", "a.b"),
@@ -133,6 +133,14 @@ async fn unknown_link_is_marked_so_that_gateways_cache_it() {
         let page = answer.body.as_str().unwrap();
         assert_eq!(page.contains("nothing here"), host == "s.example.com");
     }
+    let request = Request::get("/l/none").header("host", "t.example.com");
+    let request = request.header("accept-language", "de-DE,de;q=0.9");
+    let german = world.public(request.body(Body::empty()).unwrap()).await;
+    let page = german.body.as_str().unwrap();
+    assert!(
+        page.contains("<h1>Diesen Link gibt es nicht</h1>"),
+        "{page}"
+    );
     let path = format!("/links/{code}");
     world.admin("DELETE", &path, &Value::Null).await;
     let deleted = follow(&world, "GET", "s.example.com", &code).await;
@@ -143,7 +151,7 @@ async fn unknown_link_is_marked_so_that_gateways_cache_it() {
 #[tokio::test]
 async fn ended_or_disabled_link_returns_gone() {
     let world = world().await;
-    let off = made(&world, json!({"target": "https://example.com/"})).await;
+    let off = create_link(&world, json!({"target": "https://example.com/"})).await;
     let path = format!("/links/{off}");
     world
         .admin("PATCH", &path, &json!({"disabled": true}))
@@ -168,26 +176,29 @@ async fn link_without_clicks_ends_like_any_other() {
     })
     .await;
     let body = json!({"target": "https://example.com/", "life_days": 1});
-    let idle = made(&world, body.clone()).await;
+    let idle = create_link(&world, body.clone()).await;
     let mut moved = body;
     moved["ended_target"] = json!("https://over.example/");
-    let moved = made(&world, moved).await;
+    let moved = create_link(&world, moved).await;
     clock.fetch_add(DAY_MS + 1, Ordering::Relaxed);
     // Redis has its own clock, so the test expires the keys itself.
     for code in [&idle, &moved] {
         forget(&world, code).await;
     }
-    let gone = follow(&world, "GET", "s.example.com", &idle).await;
+    let response = follow(&world, "GET", "s.example.com", &idle).await;
     assert_eq!(
-        (gone.status.as_u16(), gone.headers.get("x-weir-link")),
+        (
+            response.status.as_u16(),
+            response.headers.get("x-weir-link")
+        ),
         (410, None)
     );
-    assert_eq!(gone.body, "<p>over");
+    assert_eq!(response.body, "<p>over");
     let led = follow(&world, "GET", "s.example.com", &moved).await;
     assert_eq!(led.status, 302);
     assert_eq!(led.headers["location"], "https://over.example/");
     assert_eq!(led.headers["cache-control"], "no-store");
-    let read = told(&world, &format!("s/{idle}?for=renew")).await;
+    let read = gateway_reading(&world, &format!("s/{idle}?for=renew")).await;
     assert_eq!((read.left_ms, read.clicks_left), (Some(0), None));
     for code in [&idle, &moved] {
         assert!(!is_in_redis(&world, code).await, "it does not live again");
@@ -203,7 +214,7 @@ async fn link_without_clicks_ends_like_any_other() {
 #[tokio::test]
 async fn clicks_of_a_link_with_a_maximum_are_counted_exactly() {
     let world = world().await;
-    let code = made(
+    let code = create_link(
         &world,
         json!({"target": "https://example.com/", "max_clicks": 3}),
     )
@@ -230,7 +241,7 @@ async fn record(world: &World, path: &str) -> Answer {
 }
 
 /// The gateway's view of the record.
-async fn told(world: &World, path: &str) -> Read {
+async fn gateway_reading(world: &World, path: &str) -> Read {
     let answer = record(world, path).await;
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
     document::read(answer.body.as_str().unwrap().as_bytes()).unwrap()
@@ -240,9 +251,9 @@ async fn told(world: &World, path: &str) -> Read {
 async fn gateway_lookup_returns_the_same_data_as_redis() {
     let world = world().await;
     let target = json!({"target": "https://example.com/a", "life_days": 1});
-    let code = made(&world, target).await;
+    let code = create_link(&world, target).await;
     forget(&world, &code).await;
-    let read = told(&world, &format!("s/{code}?for=look")).await;
+    let read = gateway_reading(&world, &format!("s/{code}?for=look")).await;
     let link = Link::decode(&read.record).unwrap();
     assert_eq!(link.target, "https://example.com/a");
     assert_eq!((read.left_ms.is_some(), read.clicks_left), (true, None));
@@ -262,12 +273,12 @@ async fn gateway_lookup_returns_the_same_data_as_redis() {
 async fn repeated_click_request_uses_one_click() {
     let world = world().await;
     let target = json!({"target": "https://example.com/", "max_clicks": 1});
-    let code = made(&world, target).await;
+    let code = create_link(&world, target).await;
     let click = format!("s/{code}?for=click&click=00000000000000ab-1");
-    assert_eq!(told(&world, &click).await.clicks_left, Some(1));
-    assert_eq!(told(&world, &click).await.clicks_left, Some(1));
+    assert_eq!(gateway_reading(&world, &click).await.clicks_left, Some(1));
+    assert_eq!(gateway_reading(&world, &click).await.clicks_left, Some(1));
     let other = format!("s/{code}?for=click&click=00000000000000ab-2");
-    assert_eq!(told(&world, &other).await.clicks_left, Some(0));
+    assert_eq!(gateway_reading(&world, &other).await.clicks_left, Some(0));
 }
 
 /// Sends clicks like a gateway.
@@ -296,37 +307,40 @@ async fn count(world: &World, code: &str, batch: &str, clicks: u32, is_bot: bool
 async fn used_clicks_are_restored_from_sql_after_redis_loss() {
     let world = world().await;
     let target = json!({"target": "https://example.com/", "max_clicks": 5});
-    let code = made(&world, target).await;
+    let code = create_link(&world, target).await;
     count(&world, &code, "1", 3, false).await;
     count(&world, &code, "2", 9, true).await;
     lose(&world, &code).await;
-    let left = async |n: u32| {
+    let remaining = async |n: u32| {
         let path = format!("s/{code}?for=click&click=00000000000000ab-{n}");
-        told(&world, &path).await.clicks_left.unwrap()
+        gateway_reading(&world, &path).await.clicks_left.unwrap()
     };
-    assert_eq!([left(1).await, left(2).await, left(3).await], [2, 1, 0]);
+    assert_eq!(
+        [remaining(1).await, remaining(2).await, remaining(3).await],
+        [2, 1, 0]
+    );
     // An edit writes the link to a Redis that has lost it.
     lose(&world, &code).await;
     let path = format!("/links/{code}");
     world.admin("PATCH", &path, &json!({"max_clicks": 4})).await;
-    assert_eq!([left(4).await, left(5).await], [1, 0]);
+    assert_eq!([remaining(4).await, remaining(5).await], [1, 0]);
 }
 
 #[tokio::test]
 async fn click_limit_added_later_starts_with_all_its_clicks() {
     let world = world().await;
-    let code = made(&world, json!({"target": "https://example.com/"})).await;
+    let code = create_link(&world, json!({"target": "https://example.com/"})).await;
     count(&world, &code, "1", 100, false).await;
     let path = format!("/links/{code}");
     world.admin("PATCH", &path, &json!({"max_clicks": 2})).await;
-    let left = async |n: u32| {
+    let remaining = async |n: u32| {
         let path = format!("s/{code}?for=click&click=00000000000000ab-{n}");
-        told(&world, &path).await.clicks_left.unwrap()
+        gateway_reading(&world, &path).await.clicks_left.unwrap()
     };
-    assert_eq!(left(1).await, 2);
+    assert_eq!(remaining(1).await, 2);
     count(&world, &code, "2", 1, false).await;
     lose(&world, &code).await;
-    assert_eq!([left(2).await, left(3).await], [1, 0]);
+    assert_eq!([remaining(2).await, remaining(3).await], [1, 0]);
 }
 
 #[tokio::test]
@@ -348,7 +362,7 @@ async fn unresponsive_redis_is_not_queried_for_a_while() {
     }
     // The answer does not need Redis, so it is given; soon without a call to Redis.
     for _ in 0..5 {
-        let read = told(&world, "s/abc?for=look").await;
+        let read = gateway_reading(&world, "s/abc?for=look").await;
         assert_eq!(read.clicks_left, None);
     }
     let click = Purpose::Click(ColdLinks::new_click());
@@ -366,12 +380,12 @@ async fn api_states_the_click_outcome_with_and_without_redis() {
         let listed = listed["links"].as_array().unwrap().clone();
         let listed = listed.into_iter().find(|one| one["code"] == code);
         let listed = listed.unwrap();
-        let told = |link: &Value| (link["state"].clone(), link["clicks_left"].clone());
-        assert_eq!(told(&link), told(&listed));
-        told(&link)
+        let gateway_reading = |link: &Value| (link["state"].clone(), link["clicks_left"].clone());
+        assert_eq!(gateway_reading(&link), gateway_reading(&listed));
+        gateway_reading(&link)
     };
     let target = "https://example.com/";
-    let code = made(&world, json!({ "target": target, "max_clicks": 2 })).await;
+    let code = create_link(&world, json!({ "target": target, "max_clicks": 2 })).await;
     assert_eq!(state(&code).await, (json!("active"), json!(2)));
     let click = async || follow(&world, "GET", "s.example.com", &code).await.status;
     assert_eq!(click().await, 302);
@@ -392,7 +406,7 @@ async fn api_states_the_click_outcome_with_and_without_redis() {
         "used_up"
     );
 
-    let brief = made(&world, json!({ "target": target, "life_ms": 1_000 })).await;
+    let brief = create_link(&world, json!({ "target": target, "life_ms": 1_000 })).await;
     assert_eq!(state(&brief).await, (json!("active"), Value::Null));
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(state(&brief).await, (json!("ended"), Value::Null));
@@ -439,9 +453,9 @@ async fn outage_of_redis_or_sql_shows_the_error_page_of_the_domain() {
     is_page(&ask("GET").await, "<p>later");
     is_page(&ask("HEAD").await, "");
     // A gateway, which has the page itself, gets the reason.
-    let told = record(&world, "s/max?for=click&click=00000000000000ab-1").await;
+    let gateway_reading = record(&world, "s/max?for=click&click=00000000000000ab-1").await;
     assert_eq!(
-        (told.status.as_u16(), told.code()),
+        (gateway_reading.status.as_u16(), gateway_reading.code()),
         (503, "redis_unavailable")
     );
     // SQL is down, too: no link can be looked up.
@@ -449,9 +463,9 @@ async fn outage_of_redis_or_sql_shows_the_error_page_of_the_domain() {
     sql.execute("ALTER TABLE links RENAME TO gone", &[]).await;
     let answer = follow(&world, "GET", "s.example.com", "other").await;
     is_page(&answer, "<p>later");
-    let told = record(&world, "s/other?for=look").await;
+    let gateway_reading = record(&world, "s/other?for=look").await;
     assert_eq!(
-        (told.status.as_u16(), told.code()),
+        (gateway_reading.status.as_u16(), gateway_reading.code()),
         (503, "sql_unavailable")
     );
 }
@@ -478,11 +492,14 @@ async fn origin_serves_domain_files_and_pages_like_gateways() {
     assert_eq!(file.body, json!([{ "relation": [] }]));
     let file = ask(".well-known/apple-app-site-association").await;
     assert_eq!(file.status, 404);
-    let code = made(&world, json!({ "target": "https://example.com/" })).await;
+    let code = create_link(&world, json!({ "target": "https://example.com/" })).await;
     let path = format!("/links/{code}");
     world
         .admin("PATCH", &path, &json!({ "disabled": true }))
         .await;
-    let gone = ask(&code).await;
-    assert_eq!((gone.status.as_u16(), &gone.body), (410, &json!("<p>over")));
+    let removed = ask(&code).await;
+    assert_eq!(
+        (removed.status.as_u16(), &removed.body),
+        (410, &json!("<p>over"))
+    );
 }

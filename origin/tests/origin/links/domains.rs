@@ -25,8 +25,8 @@ async fn published(world: &World) -> Value {
 async fn domain_is_created_changed_and_deleted() {
     let world = World::with_links(file(&["s.example"]), |_| ()).await;
     let new = json!({"id": "t", "hosts": ["t.example"], "gone_page": "<p>over"});
-    let made = world.admin("PUT", "/link-domains/t", &new).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.admin("PUT", "/link-domains/t", &new).await;
+    assert_eq!(response.status, 201, "{response:?}");
     let all = world.admin("GET", "/link-domains", &Value::Null).await;
     assert_eq!(all.body["version"], 2);
     assert_eq!(all.headers["etag"], "\"2\"");
@@ -47,8 +47,8 @@ async fn domain_is_created_changed_and_deleted() {
     world
         .admin("DELETE", "/links/abc?domain=t", &Value::Null)
         .await;
-    let gone = world.admin("DELETE", "/link-domains/t", &Value::Null).await;
-    assert_eq!(gone.status, 204);
+    let answer = world.admin("DELETE", "/link-domains/t", &Value::Null).await;
+    assert_eq!(answer.status, 204);
     assert_eq!(
         published(&world).await["domains"].as_array().unwrap().len(),
         1
@@ -75,8 +75,8 @@ async fn invalid_domain_is_refused_by_field_and_changes_nothing() {
     ] {
         let refused = world.admin("PUT", path, &body).await;
         assert_eq!(refused.status, 422, "{refused:?}");
-        let told = refused.body["detail"].as_str().unwrap();
-        assert!(told.starts_with(detail), "{told}");
+        let message = refused.body["detail"].as_str().unwrap();
+        assert!(message.starts_with(detail), "{message}");
     }
     for id in ["s", "t"] {
         let path = format!("/link-domains/{id}");
@@ -127,8 +127,8 @@ async fn concurrent_domain_changes_are_all_applied() {
         let path = format!("/link-domains/{id}");
         world.admin("PUT", &path, &body).await.status.as_u16()
     };
-    let made = tokio::join!(put(ids[0]), put(ids[1]), put(ids[2]), put(ids[3]));
-    assert_eq!(made, (201, 201, 201, 201));
+    let created = tokio::join!(put(ids[0]), put(ids[1]), put(ids[2]), put(ids[3]));
+    assert_eq!(created, (201, 201, 201, 201));
     let all = world.admin("GET", "/link-domains", &Value::Null).await;
     assert_eq!(all.body["domains"].as_array().unwrap().len(), 5);
     assert_eq!(all.body["version"], 5);

@@ -9,13 +9,13 @@ use weir_link::redis::keys::LinkKeys;
 use weir_origin::clock::now_ms;
 use weir_origin::links::model::request::LinkRequest;
 
-use super::api::{DAY_MS, changes, get, in_redis, made, name, pttl, world};
+use super::api::{DAY_MS, changes, create_link, get, in_redis, name, pttl, world};
 use super::id;
 
 #[tokio::test]
 async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
     let world = world().await;
-    let link = made(
+    let link = create_link(
         &world,
         json!({"target": "https://example.com/1", "max_clicks": 9}),
     )
@@ -77,11 +77,11 @@ async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
         .await
         .body;
     let history = history["history"].as_array().unwrap();
-    let what: Vec<_> = history
+    let subject: Vec<_> = history
         .iter()
         .map(|past| past["what"].as_str().unwrap())
         .collect();
-    assert_eq!(what, ["edit", "disable", "edit", "create"]);
+    assert_eq!(subject, ["edit", "disable", "edit", "create"]);
     assert_eq!(history[3]["target"], "https://example.com/1");
     let unpublished = world
         .origin
@@ -98,7 +98,7 @@ async fn edit_reaches_redis_at_once_keeps_clicks_and_has_history() {
 #[tokio::test]
 async fn edit_lost_by_redis_is_rewritten() {
     let world = world().await;
-    let link = made(&world, json!({"target": "https://example.com/1"})).await;
+    let link = create_link(&world, json!({"target": "https://example.com/1"})).await;
     let name = name(&link);
     let path = format!("/links/{}", link["code"].as_str().unwrap());
     let key = LinkKeys::new(&world.prefix, &id(&name)).record();
@@ -126,7 +126,7 @@ async fn edit_lost_by_redis_is_rewritten() {
 #[tokio::test]
 async fn edit_is_rewritten_after_each_loss_by_redis() {
     let world = world().await;
-    let link = made(&world, json!({"target": "https://example.com/1"})).await;
+    let link = create_link(&world, json!({"target": "https://example.com/1"})).await;
     let name = name(&link);
     let path = format!("/links/{}", link["code"].as_str().unwrap());
     let key = LinkKeys::new(&world.prefix, &id(&name)).record();
@@ -174,7 +174,7 @@ async fn redis_restored_from_an_old_snapshot_gets_later_edits() {
     let stop = CancellationToken::new();
     let publisher = world.origin.links().unwrap().publisher();
     let running = tokio::spawn(publisher.clone().run(stop.clone()));
-    let link = made(&world, json!({"target": "https://example.com/1"})).await;
+    let link = create_link(&world, json!({"target": "https://example.com/1"})).await;
     let name = name(&link);
     let path = format!("/links/{}", link["code"].as_str().unwrap());
     let published = async || {
@@ -249,7 +249,7 @@ async fn redis_restored_from_an_old_snapshot_gets_later_edits() {
 #[tokio::test]
 async fn concurrent_edits_all_apply_and_redis_has_the_last() {
     let world = world().await;
-    let link = made(&world, json!({"target": "https://example.com/"})).await;
+    let link = create_link(&world, json!({"target": "https://example.com/"})).await;
     let path = format!("/links/{}", link["code"].as_str().unwrap());
     let edit = async |n: u32| {
         let edit = json!({"target": format!("https://example.com/{n}")});
@@ -277,7 +277,7 @@ async fn concurrent_edits_all_apply_and_redis_has_the_last() {
 #[tokio::test]
 async fn deleted_link_is_gone_everywhere_and_its_code_stays_reserved() {
     let world = world().await;
-    made(
+    create_link(
         &world,
         json!({"target": "https://example.com/", "code": "gone-soon"}),
     )
@@ -327,10 +327,10 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
     let request: LinkRequest = serde_json::from_value(fields.clone()).unwrap();
     // Only requests call the end `expires_at_ms`.
     let in_answers = |name: &str| name.replace("expires_at_ms", "ends_at_ms");
-    let mut known = fields.as_object().unwrap().clone();
-    let end = known.remove("expires_at_ms").unwrap();
-    known.insert("ends_at_ms".to_owned(), end);
-    assert_eq!(json!(request.fields), json!(known), "a field is missing");
+    let mut existing = fields.as_object().unwrap().clone();
+    let end = existing.remove("expires_at_ms").unwrap();
+    existing.insert("ends_at_ms".to_owned(), end);
+    assert_eq!(json!(request.fields), json!(existing), "a field is missing");
 
     for (name, other) in others.as_object().unwrap() {
         let creator = world.origin.links().unwrap().creator();
@@ -340,7 +340,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
         let edit = json!({ name: other });
         let answer = world.admin("PATCH", &path, &edit).await;
         assert_eq!(answer.status, 200, "{name}: {answer:?}");
-        let mut expected = known.clone();
+        let mut expected = existing.clone();
         expected.insert(in_answers(name), other.clone());
         let mut found = world.admin("GET", &path, &Value::Null).await.body;
         for untouched in [
@@ -354,7 +354,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
             assert_eq!(found[untouched], link[untouched], "{name}: {untouched}");
         }
         let found = found.as_object_mut().unwrap();
-        found.retain(|name, _| known.contains_key(name));
+        found.retain(|name, _| existing.contains_key(name));
         assert_eq!(json!(found), json!(expected), "{name}");
     }
 }
@@ -362,7 +362,7 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
 #[tokio::test]
 async fn null_leaves_a_required_field_unchanged() {
     let world = world().await;
-    let link = made(
+    let link = create_link(
         &world,
         json!({"target": "https://example.com/1", "tags": ["x"]}),
     )

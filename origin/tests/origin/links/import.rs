@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::api::{get, made, name, world};
+use super::api::{create_link, get, name, world};
 use super::process::start;
 use crate::support::{self, Answer, TOKEN, World};
 
@@ -36,7 +36,7 @@ async fn imported(world: &World, query: &str, file: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_export_format_is_imported_once_and_bad_rows_are_named() {
+async fn each_export_format_is_imported_once_and_invalid_rows_named() {
     let world = world().await;
     let shlink_flaws = json!([
         [4, "a/b", "invalid_link"],
@@ -128,13 +128,16 @@ async fn exported_links_import_identically_elsewhere() {
         "rules": [{"countries": ["DE"], "target": "https://de.example/"}],
         "preview": {"title": "A \"title\", with\nlines"}, "expires_at_ms": 4_000_000_000_000_u64});
     let first = json!({"target": "https://example.com/first"});
-    let mut links = vec![made(&from, first.clone()).await, made(&from, whole).await];
+    let mut links = vec![
+        create_link(&from, first.clone()).await,
+        create_link(&from, whole).await,
+    ];
     for n in 0..20 {
         let target = format!("https://example.com/{n}");
-        links.push(made(&from, json!({"target": target, "domain": "t"})).await);
-        links.push(made(&from, json!({"target": target})).await);
+        links.push(create_link(&from, json!({"target": target, "domain": "t"})).await);
+        links.push(create_link(&from, json!({"target": target})).await);
     }
-    let off = made(
+    let off = create_link(
         &from,
         json!({"target": "https://example.com/off", "code": "switched-off"}),
     )
@@ -144,7 +147,7 @@ async fn exported_links_import_identically_elsewhere() {
         .await;
     assert_eq!(edited.status, 200, "{edited:?}");
     links.push(off);
-    let says = [
+    let expected = [
         "domain",
         "code",
         "target",
@@ -169,7 +172,7 @@ async fn exported_links_import_identically_elsewhere() {
         // Its first codes are the same ones that the other installation has ready for itself.
         let to = world().await;
         // They are ready as soon as it creates a link: exactly the same ones, because it has the first number.
-        made(&to, first.clone()).await;
+        create_link(&to, first.clone()).await;
         let query = format!("format={format}");
         let count = links.len();
         let first = imported(&to, &query, &file).await;
@@ -178,7 +181,7 @@ async fn exported_links_import_identically_elsewhere() {
         assert_eq!(again, json!([count, 0, count, []]), "{format}");
         for link in &links {
             let (before, after) = (get(&from, &name(link)).await, get(&to, &name(link)).await);
-            for member in says {
+            for member in expected {
                 assert_eq!(before.body[member], after.body[member], "{format} {member}");
             }
         }
@@ -186,7 +189,7 @@ async fn exported_links_import_identically_elsewhere() {
         let mut codes: Vec<String> = links.iter().map(name).collect();
         for _ in 0..50 {
             codes.push(name(
-                &made(&to, json!({"target": "https://new.example/"})).await,
+                &create_link(&to, json!({"target": "https://new.example/"})).await,
             ));
         }
         codes.sort();
@@ -223,7 +226,7 @@ async fn only_an_unreadable_file_is_refused_as_a_whole() {
     let key = world.admin("POST", "/access/keys", &new).await.body["key"].clone();
     let bearer = format!("Bearer {}", key.as_str().unwrap());
     let file = "code,target\nours-1,https://example.com/\nours-2,https://example.com/\n";
-    made(
+    create_link(
         &world,
         json!({"target": "https://example.com/", "code": "ours-2"}),
     )
@@ -273,14 +276,14 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
         ],
     );
     assert_eq!(url, "https://127.0.0.1/spring\n");
-    let got =
+    let actual =
         |arguments: &[&str]| -> Value { serde_json::from_str(&done(&origin, arguments)).unwrap() };
-    let link = got(&["get", "spring"]);
+    let link = actual(&["get", "spring"]);
     assert_eq!(
         (&link["tags"], &link["rules"][0]["percent"]),
         (&json!(["x"]), &json!(5))
     );
-    let link = got(&[
+    let link = actual(&[
         "edit",
         "spring",
         "--target",
@@ -294,13 +297,16 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
         (&json!(2), &json!(true))
     );
     let output = links(&origin, &["edit", "spring", "--enable", "--version", "1"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && told.contains("412"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && printed.contains("412"),
+        "{printed}"
+    );
 
     let secret = dir.path().join("secret");
     std::fs::write(&secret, "open sesame\n").unwrap();
     let secret = secret.to_str().unwrap();
-    let link = got(&[
+    let link = actual(&[
         "edit",
         "spring",
         "--password-file",
@@ -310,9 +316,9 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
     ]);
     assert_eq!(link["protected"], true);
     let output = links(&origin, &["edit", "spring", "--password-file", "/nowhere"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("cannot read \"/nowhere\""), "{told}");
-    got(&["edit", "spring", "--json", r#"{"password": null}"#]);
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("cannot read \"/nowhere\""), "{printed}");
+    actual(&["edit", "spring", "--json", r#"{"password": null}"#]);
 
     // A file in three parts, with one invalid row.
     let mut file = "keyword,url\n".to_owned();
@@ -364,6 +370,6 @@ async fn cli_creates_edits_searches_imports_and_exports_links() {
     );
     done(&origin, &["delete", "spring"]);
     let output = links(&origin, &["get", "spring"]);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("404 unknown_link"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("404 unknown_link"), "{printed}");
 }

@@ -42,7 +42,7 @@ fn open(dir: &Path, limits: LogLimits) -> LinkLog {
     }
 }
 
-fn made(n: u64) -> Entry {
+fn made_entry(n: u64) -> Entry {
     Entry::Made(new_link(&format!("s/code-{n}"), n))
 }
 
@@ -81,7 +81,9 @@ async fn log_entries_reach_the_store_and_drained_files_are_deleted() {
     let log = open(dir.path(), LIMITS);
     let (stop, task) = drain(&log, &store);
     for n in 0..100 {
-        log.append(&[made(2 * n), made(2 * n + 1)]).await.unwrap();
+        log.append(&[made_entry(2 * n), made_entry(2 * n + 1)])
+            .await
+            .unwrap();
     }
     tokio::time::timeout(LIMIT, log.drained()).await.unwrap();
     assert_eq!(count(&store).await, 200);
@@ -102,7 +104,7 @@ async fn next_process_resumes_the_log_at_the_store_position() {
     for round in 0..4 {
         let log = open(dir.path(), LIMITS);
         for n in 0..10 {
-            log.append(&[made(100 * round + n)]).await.unwrap();
+            log.append(&[made_entry(100 * round + n)]).await.unwrap();
         }
         if round % 2 == 1 {
             drained(&log, &store).await;
@@ -113,11 +115,11 @@ async fn next_process_resumes_the_log_at_the_store_position() {
 }
 
 #[tokio::test]
-async fn torn_entries_are_skipped_and_all_others_are_read() {
+async fn torn_entries_are_skipped_and_others_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path()).await;
     let log = open(dir.path(), LogLimits::default());
-    log.append(&[made(1), made(2)]).await.unwrap();
+    log.append(&[made_entry(1), made_entry(2)]).await.unwrap();
     drop(log);
     let [file] = log_files(dir.path()).try_into().unwrap();
     let path = dir.path().join("log").join(&file);
@@ -125,7 +127,7 @@ async fn torn_entries_are_skipped_and_all_others_are_read() {
     let mut end = OpenOptions::new().append(true).open(&path).unwrap();
     end.write_all(&whole[..whole.len() / 2 - 3]).unwrap();
     let log = open(dir.path(), LogLimits::default());
-    log.append(&[made(3)]).await.unwrap();
+    log.append(&[made_entry(3)]).await.unwrap();
     drained(&log, &store).await;
     assert_eq!(count(&store).await, 3);
     // Invalid entries are kept for inspection.
@@ -139,14 +141,14 @@ async fn emptied_log_directory_restarts_and_loses_no_new_entry() {
     let store = store(dir.path()).await;
     for _ in 0..3 {
         let log = open(dir.path(), LIMITS);
-        log.append(&[made(1)]).await.unwrap();
+        log.append(&[made_entry(1)]).await.unwrap();
         drained(&log, &store).await;
     }
     for file in log_files(dir.path()) {
         std::fs::remove_file(dir.path().join("log").join(file)).unwrap();
     }
     let log = open(dir.path(), LIMITS);
-    log.append(&[made(2)]).await.unwrap();
+    log.append(&[made_entry(2)]).await.unwrap();
     drained(&log, &store).await;
     assert!(store.link(&id("s/code-2")).await.unwrap().is_some());
 }
@@ -175,7 +177,7 @@ async fn log_with_disk_sync_writes_the_same_entries() {
     let log = LinkLog::open(&dir.path().join("log"), Sync::Disk, LIMITS).unwrap();
     let one = |n| {
         let log = log.clone();
-        async move { log.append(&[made(n)]).await.unwrap() }
+        async move { log.append(&[made_entry(n)]).await.unwrap() }
     };
     let tasks: Vec<_> = (0..50).map(|n| tokio::spawn(one(n))).collect();
     for task in tasks {
@@ -196,13 +198,13 @@ async fn undrained_log_fills_and_refuses_entries() {
     let log = open(dir.path(), limits);
     let mut written = 0;
     let refused = loop {
-        match log.append(&[made(written)]).await {
+        match log.append(&[made_entry(written)]).await {
             Ok(_) => written += 1,
             Err(error) => break error,
         }
     };
     assert_eq!(refused, AppendError::Full);
     drained(&log, &store).await;
-    log.append(&[made(written)]).await.unwrap();
+    log.append(&[made_entry(written)]).await.unwrap();
     assert_eq!(count(&store).await as u64, written);
 }

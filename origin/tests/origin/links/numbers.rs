@@ -165,7 +165,7 @@ fn scrambled() -> Numbering {
 /// Eight origins at once, one of which dies every few turns; Redis loses all data in the middle.
 async fn eight_origins(place: NumberFixture) {
     let mut origins: Vec<Arc<Origin>> = (0..8).map(|_| Arc::new(place.origin())).collect();
-    let mut seen: BTreeMap<Code, usize> = BTreeMap::new();
+    let mut observed: BTreeMap<Code, usize> = BTreeMap::new();
     for turn in 0..40 {
         if turn == 20 {
             place.flush().await;
@@ -180,9 +180,9 @@ async fn eight_origins(place: NumberFixture) {
             };
             tokio::spawn(take)
         });
-        for taken in takes.collect::<Vec<_>>() {
-            for code in taken.await.unwrap() {
-                let earlier = seen.insert(code.clone(), turn);
+        for accepted in takes.collect::<Vec<_>>() {
+            for code in accepted.await.unwrap() {
+                let earlier = observed.insert(code.clone(), turn);
                 assert_eq!(earlier, None, "{code} in turn {turn}, too");
             }
         }
@@ -190,7 +190,7 @@ async fn eight_origins(place: NumberFixture) {
         let dies = (turn.wrapping_mul(2_654_435_761) >> 16) % origins.len();
         origins[dies] = Arc::new(place.origin());
     }
-    assert_eq!(seen.len(), 40 * 8 * 250);
+    assert_eq!(observed.len(), 40 * 8 * 250);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -70,8 +70,8 @@ async fn link_changes_are_delivered_in_order() {
     let receiver = Arc::new(Receiver::default());
     let _outbox = outbox(&world, &receiver).await;
     let target = "https://example.com/a";
-    let made = json!({"target": target, "code": "spring", "tags": ["x"]});
-    ask(&world, "POST", "/links", made).await;
+    let document = json!({"target": target, "code": "spring", "tags": ["x"]});
+    ask(&world, "POST", "/links", document).await;
     for edit in [
         json!({"target": "https://example.com/b"}),
         json!({"disabled": true}),
@@ -84,22 +84,22 @@ async fn link_changes_are_delivered_in_order() {
         receiver.sequences("s/spring") == [1, 2, 3, 4, 5]
     })
     .await;
-    let told = bodies(&receiver, "s/spring");
-    let kinds: Vec<&str> = told
+    let reply = bodies(&receiver, "s/spring");
+    let kinds: Vec<&str> = reply
         .iter()
         .map(|body| body["type"].as_str().unwrap())
         .collect();
     let expected = ["created", "edited", "disabled", "enabled", "deleted"];
     assert_eq!(kinds, expected.map(|word| format!("link.{word}")));
-    let first = &told[0]["link"];
+    let first = &reply[0]["link"];
     assert_eq!(first["url"], "https://s.example.com/spring");
     assert_eq!(
         (&first["target"], &first["tags"]),
         (&json!(target), &json!(["x"]))
     );
-    assert_eq!(told[1]["link"]["target"], "https://example.com/b");
-    assert_eq!(told[1]["link"]["version"], 2);
-    assert_eq!(told[2]["link"]["disabled"], true);
+    assert_eq!(reply[1]["link"]["target"], "https://example.com/b");
+    assert_eq!(reply[1]["link"]["version"], 2);
+    assert_eq!(reply[2]["link"]["disabled"], true);
 
     // Links that go through the log, one at a time and in a batch.
     let one = json!({"target": target});
@@ -117,16 +117,16 @@ async fn password_protected_content_is_not_delivered() {
     let world = world().await;
     let receiver = Arc::new(Receiver::default());
     let _outbox = outbox(&world, &receiver).await;
-    let made = json!({
+    let body = json!({
         "target": "https://secret.example/", "code": "guarded", "password": "open",
         "rules": [{"platforms": ["ios"], "target": "https://secret.example/rule"}],
     });
-    ask(&world, "POST", "/links", made).await;
+    ask(&world, "POST", "/links", body).await;
     until("it is told", || receiver.sequences("s/guarded") == [1]).await;
-    let told = &bodies(&receiver, "s/guarded")[0];
-    assert!(!told.to_string().contains("secret"), "{told}");
+    let reply = &bodies(&receiver, "s/guarded")[0];
+    assert!(!reply.to_string().contains("secret"), "{reply}");
     assert_eq!(
-        (&told["link"]["protected"], &told["link"]["target"]),
+        (&reply["link"]["protected"], &reply["link"]["target"]),
         (&json!(true), &Value::Null)
     );
 }
@@ -136,23 +136,23 @@ async fn waiting_deliveries_are_listed_and_retried() {
     let world = world().await;
     let receiver = Arc::new(Receiver::default());
     receiver.refuse("s/spring", u32::MAX);
-    let made = json!({"target": "https://example.com/", "code": "spring"});
-    ask(&world, "POST", "/links", made).await;
+    let body = json!({"target": "https://example.com/", "code": "spring"});
+    ask(&world, "POST", "/links", body).await;
     let _outbox = outbox(&world, &receiver).await;
-    let shown = loop {
-        let shown = ask(&world, "GET", "/link-deliveries", Value::Null).await;
-        if shown["webhook"]["waiting"][0]["tries"].as_u64() > Some(0) {
-            break shown;
+    let response = loop {
+        let response = ask(&world, "GET", "/link-deliveries", Value::Null).await;
+        if response["webhook"]["waiting"][0]["tries"].as_u64() > Some(0) {
+            break response;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    let waiting = &shown["webhook"]["waiting"][0];
+    let waiting = &response["webhook"]["waiting"][0];
     assert_eq!(
         (&waiting["link"], &waiting["last_sequence"]),
         (&json!("s/spring"), &json!(1))
     );
     assert_eq!(waiting["last_error"], "answered 503");
-    assert_eq!(shown["events"]["links"], 0);
+    assert_eq!(response["events"]["links"], 0);
     receiver.refuse("s/spring", 0);
     ask(&world, "POST", "/link-deliveries/retry", Value::Null).await;
     until("it is told", || receiver.sequences("s/spring") == [1]).await;
@@ -161,17 +161,17 @@ async fn waiting_deliveries_are_listed_and_retried() {
 #[tokio::test]
 async fn expired_link_is_announced_when_it_is_removed() {
     let clock = Arc::new(AtomicU64::new(now_ms()));
-    let shown = clock.clone();
+    let displayed = clock.clone();
     let world = World::with_links(domains(), move |settings| {
-        settings.clock = Arc::new(move || shown.load(Ordering::Relaxed));
+        settings.clock = Arc::new(move || displayed.load(Ordering::Relaxed));
         settings.sinks = WEBHOOK;
     })
     .await;
     let ends_at_ms = clock.load(Ordering::Relaxed) + 5_000;
     for code in ["ending", "deleted"] {
-        let made =
+        let body =
             json!({"target": "https://example.com/", "code": code, "expires_at_ms": ends_at_ms});
-        ask(&world, "POST", "/links", made).await;
+        ask(&world, "POST", "/links", body).await;
     }
     ask(&world, "DELETE", "/links/deleted", Value::Null).await;
     clock.fetch_add(100 * 86_400_000, Ordering::Relaxed);
@@ -199,10 +199,10 @@ async fn expired_link_is_announced_when_it_is_removed() {
 async fn voided_link_is_not_announced() {
     let world = world().await;
     let store = world.origin.links().unwrap().store();
-    let (lost, kept) = (new_link("s/abc", 5), new_link("s/abd", 5));
+    let (lost, retained) = (new_link("s/abc", 5), new_link("s/abd", 5));
     let entries = [
         Entry::Made(lost.clone()),
-        Entry::Made(kept),
+        Entry::Made(retained),
         Entry::Void(lost),
     ];
     let position = Position { file: 1, byte: 9 };
@@ -257,11 +257,14 @@ async fn committed_links_are_published_after_kill_and_are_in_log() {
     let headers = [("authorization", bearer.as_str())];
     let url = format!("{}/links", origin.admin_url());
     let body = json!({"target": "https://example.com/"}).to_string();
-    let made = http::send(Method::POST, &url, &headers, body)
+    let response = http::send(Method::POST, &url, &headers, body)
         .await
         .unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
-    let code = made.json().unwrap()["code"].as_str().unwrap().to_owned();
+    assert_eq!(response.status, 201, "{}", response.text());
+    let code = response.json().unwrap()["code"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     // It may be in the log only.
     origin.process().kill();
 

@@ -27,9 +27,9 @@ async fn guarded(world: &World, members: Value) -> Value {
     for (name, value) in members.as_object().unwrap() {
         body[name] = value.clone();
     }
-    let made = world.admin("POST", "/links", &body).await;
-    assert_eq!(made.status, 201, "{made:?}");
-    made.body
+    let response = world.admin("POST", "/links", &body).await;
+    assert_eq!(response.status, 201, "{response:?}");
+    response.body
 }
 
 async fn ask(world: &World, method: &str, form: &str, headers: &[(&str, &str)]) -> Answer {
@@ -65,17 +65,17 @@ async fn record(world: &World) -> String {
 #[tokio::test]
 async fn only_the_right_password_reveals_the_target() {
     let world = world().await;
-    let made = guarded(&world, json!({ "status": 308, "pass_query": true })).await;
+    let created = guarded(&world, json!({ "status": 308, "pass_query": true })).await;
     assert_eq!(
-        (&made["protected"], &made["password"]),
+        (&created["protected"], &created["password"]),
         (&json!(true), &Value::Null)
     );
     for method in ["GET", "HEAD"] {
-        let asked = ask(&world, method, "", &[("accept-language", "de")]).await;
-        assert_eq!(asked.status, 200);
-        assert_eq!(asked.headers["cache-control"], "no-store");
-        assert!(!asked.headers.contains_key("location"));
-        assert!(!format!("{asked:?}").contains("secret"), "{asked:?}");
+        let response = ask(&world, method, "", &[("accept-language", "de")]).await;
+        assert_eq!(response.status, 200);
+        assert_eq!(response.headers["cache-control"], "no-store");
+        assert!(!response.headers.contains_key("location"));
+        assert!(!format!("{response:?}").contains("secret"), "{response:?}");
     }
     let page = ask(&world, "GET", "", &[("accept-language", "de")]).await;
     assert!(
@@ -136,15 +136,15 @@ async fn redis_and_lookups_omit_password_protected_content() {
     hidden(&record(&world).await);
     // A preview also requires the password.
     let bot = [("user-agent", "WhatsApp/2.23")];
-    let shown = ask(&world, "GET", "", &bot).await;
-    assert!(!text(&shown).contains("secret"));
+    let response = ask(&world, "GET", "", &bot).await;
+    assert!(!text(&response).contains("secret"));
     // API answers and the history contain no hash.
     for path in ["/links/abc", "/links/abc/history", "/links.ndjson"] {
-        let shown = world.admin_bytes(path).await;
-        let shown = String::from_utf8(shown).unwrap();
+        let response = world.admin_bytes(path).await;
+        let response = String::from_utf8(response).unwrap();
         assert!(
-            shown.contains("\"protected\":true") && !shown.contains("pbkdf2"),
-            "{shown}"
+            response.contains("\"protected\":true") && !response.contains("pbkdf2"),
+            "{response}"
         );
     }
 }
@@ -153,8 +153,8 @@ async fn redis_and_lookups_omit_password_protected_content() {
 async fn password_protects_links_with_generated_codes_too() {
     let world = world().await;
     let body = json!({ "target": TARGET, "password": "open" });
-    let made = world.admin("POST", "/links", &body).await;
-    let code = made.body["code"].as_str().unwrap();
+    let response = world.admin("POST", "/links", &body).await;
+    let code = response.body["code"].as_str().unwrap();
     let key = LinkKeys::new(&world.prefix, &id(&format!("s/{code}"))).record();
     let record: String =
         redis::FromRedisValue::from_redis_value(world.redis(redis::cmd("GET").arg(key)).await)
@@ -252,8 +252,8 @@ async fn excess_concurrent_password_checks_are_refused() {
     let page = tokio::time::timeout(Duration::from_secs(2), page).await;
     assert_eq!(page.expect("the page comes").status, 200);
     let mut counts = (0, 0);
-    for tried in tries {
-        match tried.await.unwrap() {
+    for attempted in tries {
+        match attempted.await.unwrap() {
             303 => counts.0 += 1,
             503 => counts.1 += 1,
             other => panic!("{other}"),
@@ -276,8 +276,8 @@ async fn concurrent_guesses_are_limited_per_address() {
         })
         .collect();
     let mut statuses = Vec::new();
-    for tried in tries {
-        statuses.push(tried.await.unwrap());
+    for attempted in tries {
+        statuses.push(attempted.await.unwrap());
     }
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert_eq!(refused, 20, "{statuses:?}");

@@ -46,11 +46,11 @@ pub(super) async fn start(dir: &Path, redis: &RedisServer) -> Origin {
 
 /// Creates links, singly and in small batches, until the origin stops answering; returns the acknowledged ones.
 async fn make_until_killed(authority: String, n: u32) -> Vec<(String, String)> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     let bearer = format!("Bearer {TOKEN}");
     let headers = [("authorization", bearer.as_str())];
     let Ok(mut http) = Connection::open(&authority).await else {
-        return made;
+        return created;
     };
     for turn in 0.. {
         let one = |m: u32| json!({"target": format!("https://example.com/{n}/{turn}/{m}")});
@@ -66,13 +66,13 @@ async fn make_until_killed(authority: String, n: u32) -> Vec<(String, String)> {
             link => vec![link],
         };
         let text = |link: &Value, field: &str| link[field].as_str().unwrap().to_owned();
-        made.extend(
+        created.extend(
             links
                 .iter()
                 .map(|link| (text(link, "code"), text(link, "target"))),
         );
     }
-    made
+    created
 }
 
 async fn leads_to(origin: &Origin, code: &str) -> Option<String> {
@@ -92,7 +92,7 @@ async fn acknowledged_links_survive_kill_9_and_total_redis_loss() {
     let dir = tempfile::tempdir().unwrap();
     let redis = support::redis(&dir).await;
     let mut origin = start(dir.path(), &redis).await;
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for round in 0..3 {
         let authority = origin.admin_url().trim_start_matches("http://").to_owned();
         let makers: Vec<_> = (0..8)
@@ -102,17 +102,17 @@ async fn acknowledged_links_survive_kill_9_and_total_redis_loss() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         origin.process().kill();
         for maker in makers {
-            made.extend(maker.await.unwrap());
+            created.extend(maker.await.unwrap());
         }
         let mut connection = redis.connection().await.unwrap();
         let flush = redis::cmd("FLUSHALL");
         let (): () = flush.query_async(&mut connection).await.unwrap();
         origin.start_again().await.unwrap();
     }
-    assert!(made.len() > 100, "{}", made.len());
-    let codes: std::collections::BTreeSet<_> = made.iter().map(|(code, _)| code).collect();
-    assert_eq!(codes.len(), made.len(), "a code was handed out twice");
-    for (code, target) in &made {
+    assert!(created.len() > 100, "{}", created.len());
+    let codes: std::collections::BTreeSet<_> = created.iter().map(|(code, _)| code).collect();
+    assert_eq!(codes.len(), created.len(), "a code was handed out twice");
+    for (code, target) in &created {
         assert_eq!(
             leads_to(&origin, code).await.as_ref(),
             Some(target),

@@ -5,13 +5,13 @@ use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::search::{Cursor, LinkQuery, SCAN_MAX, search};
 use weir_origin::links::store::{Action, Change, LinkStore};
 
-use super::api::{get, in_redis, made, name, world};
+use super::api::{create_link, get, in_redis, name, world};
 use super::{id, new_link, tagged};
 
 on_every_database! {
     LinkStore:
-    links_are_found_by_what_they_say_and_ordered_by_clicks,
-    a_page_looks_at_so_many_links_and_the_next_goes_on,
+    links_are_found_by_content_and_ordered_by_clicks,
+    page_scans_a_bounded_number_of_links_and_next_resumes,
 }
 
 fn clicks(name: &str, count: u32, is_bot: bool) -> Clicks {
@@ -26,12 +26,12 @@ fn clicks(name: &str, count: u32, is_bot: bool) -> Clicks {
 }
 
 /// All pages of `limit` links.
-async fn found(store: &LinkStore, wanted: &LinkQuery, first: Cursor, limit: usize) -> Vec<String> {
+async fn found(store: &LinkStore, query: &LinkQuery, first: Cursor, limit: usize) -> Vec<String> {
     let (mut names, mut next) = (Vec::new(), Some(first));
     while let Some(cursor) = next {
         // The cursor as a client returns it.
         let cursor = Cursor::read_text(&cursor.write()).unwrap();
-        let page = search(store, wanted, cursor, limit).await.unwrap();
+        let page = search(store, query, cursor, limit).await.unwrap();
         assert!(page.links.len() <= limit);
         names.extend(page.links.iter().map(|link| link.id.to_string()));
         next = page.next;
@@ -39,7 +39,7 @@ async fn found(store: &LinkStore, wanted: &LinkQuery, first: Cursor, limit: usiz
     names
 }
 
-async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStore) {
+async fn links_are_found_by_content_and_ordered_by_clicks(store: &LinkStore) {
     for (n, one) in ["s/aaa", "s/bbb", "t/ccc", "s/ddd", "s/eee"]
         .into_iter()
         .enumerate()
@@ -73,10 +73,10 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
     }
     let text = |text: &str| Some(text.to_owned());
     let all = LinkQuery::default();
-    let check = async |wanted: &LinkQuery, first: Cursor, expected: &[&str]| {
+    let check = async |query: &LinkQuery, first: Cursor, expected: &[&str]| {
         for limit in [1, 2, 5, 6] {
-            let names = found(store, wanted, first.clone(), limit).await;
-            assert_eq!(names, expected, "{wanted:?} {first:?} {limit}");
+            let names = found(store, query, first.clone(), limit).await;
+            assert_eq!(names, expected, "{query:?} {first:?} {limit}");
         }
     };
     let (age, by_clicks) = (Cursor::Age(None), Cursor::Clicks(None));
@@ -93,23 +93,23 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
         &["t/ccc", "s/ddd", "s/bbb", "s/eee", "s/aaa"],
     )
     .await;
-    let wanted = |change: &dyn Fn(&mut LinkQuery)| {
-        let mut wanted = LinkQuery::default();
-        change(&mut wanted);
-        wanted
+    let query = |change: &dyn Fn(&mut LinkQuery)| {
+        let mut query = LinkQuery::default();
+        change(&mut query);
+        query
     };
-    let tagged = wanted(&|wanted| wanted.tag = text("Spring"));
+    let tagged = query(&|query| query.tag = text("Spring"));
     check(&tagged, age.clone(), &["s/eee", "t/ccc", "s/aaa"]).await;
     check(&tagged, by_clicks.clone(), &["t/ccc", "s/eee", "s/aaa"]).await;
-    let said = wanted(&|wanted| wanted.text = text("DD"));
-    check(&said, age.clone(), &["s/ddd"]).await;
-    let said = wanted(&|wanted| wanted.text = text("spring"));
-    check(&said, age.clone(), &["s/eee", "t/ccc", "s/aaa"]).await;
-    let of_domain = wanted(&|wanted| wanted.domain = text("t"));
+    let response = query(&|query| query.text = text("DD"));
+    check(&response, age.clone(), &["s/ddd"]).await;
+    let response = query(&|query| query.text = text("spring"));
+    check(&response, age.clone(), &["s/eee", "t/ccc", "s/aaa"]).await;
+    let of_domain = query(&|query| query.domain = text("t"));
     check(&of_domain, by_clicks.clone(), &["t/ccc"]).await;
-    let target = wanted(&|wanted| wanted.target = text("example.com/S/b"));
+    let target = query(&|query| query.target = text("example.com/S/b"));
     check(&target, age.clone(), &["s/bbb"]).await;
-    let dated = wanted(&|wanted| (wanted.from_ms, wanted.to_ms) = (1_001, Some(1_004)));
+    let dated = query(&|query| (query.from_ms, query.to_ms) = (1_001, Some(1_004)));
     check(&dated, age.clone(), &["s/ddd", "t/ccc", "s/bbb"]).await;
     check(&dated, by_clicks.clone(), &["t/ccc", "s/ddd", "s/bbb"]).await;
 
@@ -138,25 +138,23 @@ async fn links_are_found_by_what_they_say_and_ordered_by_clicks(store: &LinkStor
     assert_eq!(store.link(&id("t/ccc")).await.unwrap().unwrap().clicks, 0);
 }
 
-async fn a_page_looks_at_so_many_links_and_the_next_goes_on(store: &LinkStore) {
+async fn page_scans_a_bounded_number_of_links_and_next_resumes(store: &LinkStore) {
     use weir_log::Position;
     use weir_origin::links::store::Entry;
 
     let count = SCAN_MAX + 600;
-    let made = |n: usize| Entry::Made(new_link(&format!("s/code-{n:05}"), n as u64));
-    let entries: Vec<Entry> = (0..count).map(made).collect();
+    let created = |n: usize| Entry::Made(new_link(&format!("s/code-{n:05}"), n as u64));
+    let entries: Vec<Entry> = (0..count).map(created).collect();
     let log = "0123456789abcdef0123456789abcdef";
     let at = Position { file: 1, byte: 1 };
     store.log().drain(log, at, &entries).await.unwrap();
-    let wanted = LinkQuery {
+    let query = LinkQuery {
         text: Some("code-00007".into()),
         ..LinkQuery::default()
     };
-    let page = search(store, &wanted, Cursor::Age(None), 10).await.unwrap();
+    let page = search(store, &query, Cursor::Age(None), 10).await.unwrap();
     assert_eq!(page.links.len(), 0);
-    let page = search(store, &wanted, page.next.unwrap(), 10)
-        .await
-        .unwrap();
+    let page = search(store, &query, page.next.unwrap(), 10).await.unwrap();
     assert_eq!((page.links.len(), page.next), (1, None));
 }
 
@@ -167,13 +165,13 @@ async fn link_search_refuses_a_cursor_of_another_order() {
         ("https://example.com/One", "x"),
         ("https://two.example/", "y"),
     ] {
-        made(
+        create_link(
             &world,
             json!({"target": target, "tags": [tag], "code": format!("made-{tag}")}),
         )
         .await;
     }
-    let asked = async |query: &str| {
+    let response = async |query: &str| {
         world
             .admin("GET", &format!("/links?{query}"), &Value::Null)
             .await
@@ -184,14 +182,14 @@ async fn link_search_refuses_a_cursor_of_another_order() {
             .map(|link| link["code"].as_str().unwrap().to_owned())
             .collect()
     };
-    let answer = asked("q=one&domain=s").await;
+    let answer = response("q=one&domain=s").await;
     assert_eq!(codes(&answer.body), ["made-x"]);
     assert_eq!(answer.body["links"][0]["clicks"], 0);
-    let answer = asked("target=two.EXAMPLE&sort=clicks").await;
+    let answer = response("target=two.EXAMPLE&sort=clicks").await;
     assert_eq!(codes(&answer.body), ["made-y"]);
-    let answer = asked("sort=clicks&limit=1").await;
+    let answer = response("sort=clicks&limit=1").await;
     let next = answer.body["next"].as_str().unwrap().to_owned();
-    let rest = asked(&format!("sort=clicks&limit=1&after={next}")).await;
+    let rest = response(&format!("sort=clicks&limit=1&after={next}")).await;
     assert_eq!(
         (codes(&rest.body).len(), &rest.body["next"]),
         (1, &Value::Null)
@@ -221,7 +219,7 @@ async fn link_search_refuses_a_cursor_of_another_order() {
         "sort=size".into(),
         "after=1.s".into(),
     ] {
-        assert_eq!(asked(&query).await.status, 400, "{query}");
+        assert_eq!(response(&query).await.status, 400, "{query}");
     }
 }
 
@@ -237,7 +235,7 @@ async fn rules_ends_and_previews_are_created_edited_and_validated() {
         json!({"title": "<Spring>", "text": "All of it", "image": "https://i.example/a.png"});
     let body = json!({"target": "https://example.com/", "rules": rules, "preview": preview,
         "ended_target": "https://over.example/"});
-    let link = made(&world, body).await;
+    let link = create_link(&world, body).await;
     assert_eq!(link["rules"][0]["countries"], json!(["DE", "AT"]));
     assert_eq!(link["rules"][1]["query"], rules[1]["query"]);
     assert_eq!(link["rules"][2], rules[2]);

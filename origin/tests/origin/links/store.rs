@@ -12,21 +12,21 @@ use super::{id, new_link, tagged};
 
 on_every_database! {
     LinkStore:
-    a_log_is_taken_once_and_its_position_with_it,
-    a_name_that_is_taken_is_left_out_and_told,
-    a_void_entry_takes_back_its_own_link_only,
+    log_is_drained_once_together_with_its_position,
+    taken_code_is_skipped_and_reported,
+    void_entry_removes_only_its_own_link,
     upper_and_lower_case_are_different_codes,
-    an_edit_counts_only_on_what_was_read,
+    edit_applies_only_to_the_version_read,
     links_are_listed_newest_first_page_by_page,
     tags_follow_edits,
-    clicks_put_the_end_off_but_not_past_a_links_own,
-    what_has_ended_is_removed_with_all_that_is_known_of_it,
-    a_segment_is_one_origins_in_its_round,
-    an_earlier_reservation_of_any_overlap_is_told,
-    a_number_is_reserved_in_the_last_round_or_lately,
-    chosen_numbers_are_told_by_segment,
-    any_of_many_codes_is_found,
-    the_numbering_is_noted_once,
+    clicks_extend_the_lifetime_up_to_the_links_end,
+    ended_link_is_removed_with_its_statistics_and_history,
+    segment_belongs_to_one_origin_in_its_round,
+    earlier_overlapping_reservation_is_reported,
+    number_stays_reserved_in_the_last_round_or_recently,
+    chosen_numbers_are_reported_by_segment,
+    one_of_many_codes_is_found,
+    numbering_is_recorded_once,
 }
 
 const LOG: &str = "0123456789abcdef0123456789abcdef";
@@ -57,12 +57,12 @@ async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: 
     store.edits().change(change).await.unwrap()
 }
 
-async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
+async fn log_is_drained_once_together_with_its_position(store: &LinkStore) {
     let before = store.log().log_position(LOG).await.unwrap();
     assert_eq!(before, Position::default());
     // More rows than one statement takes, and some more.
-    let made = |n: u64| Entry::Made(tagged(&format!("s/code-{n}"), n, &["a", "ü"]));
-    let entries: Vec<Entry> = (0..150).map(made).collect();
+    let created = |n: u64| Entry::Made(tagged(&format!("s/code-{n}"), n, &["a", "ü"]));
+    let entries: Vec<Entry> = (0..150).map(created).collect();
     assert_eq!(store.log().drain(LOG, at(9), &entries).await.unwrap(), 0);
     assert_eq!(store.log().log_position(LOG).await.unwrap(), at(9));
     let link = stored(store, "s/code-149").await;
@@ -78,17 +78,17 @@ async fn a_log_is_taken_once_and_its_position_with_it(store: &LinkStore) {
     assert_eq!(store.log().log_position(LOG).await.unwrap(), at(10));
 }
 
-async fn a_name_that_is_taken_is_left_out_and_told(store: &LinkStore) {
+async fn taken_code_is_skipped_and_reported(store: &LinkStore) {
     assert!(store.log().insert(&new_link("s/code-70", 1)).await.unwrap());
     assert!(!store.log().insert(&new_link("s/code-70", 2)).await.unwrap());
-    let made = |n: u64| Entry::Made(new_link(&format!("s/code-{n}"), 100 + n));
-    let entries: Vec<Entry> = (0..128).map(made).collect();
+    let created = |n: u64| Entry::Made(new_link(&format!("s/code-{n}"), 100 + n));
+    let entries: Vec<Entry> = (0..128).map(created).collect();
     assert_eq!(store.log().drain(LOG, at(1), &entries).await.unwrap(), 1);
     assert_eq!(stored(store, "s/code-70").await.created_at_ms, 1);
     assert_eq!(store.list(None, None, 999).await.unwrap().len(), 128);
 }
 
-async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
+async fn void_entry_removes_only_its_own_link(store: &LinkStore) {
     let (ours, theirs) = (tagged("s/abc", 5, &["a"]), new_link("s/def", 6));
     let their_double = NewLink {
         record: "0 0 {\"t\":\"https://other.example/\"}".into(),
@@ -103,8 +103,8 @@ async fn a_void_entry_takes_back_its_own_link_only(store: &LinkStore) {
         Entry::Made(new_link("s/ghi", 7)),
     ];
     assert_eq!(store.log().drain(LOG, at(1), &entries).await.unwrap(), 1);
-    let left = store.list(None, None, 9).await.unwrap();
-    assert_eq!(names(&left), ["s/ghi", "s/def"]);
+    let remaining = store.list(None, None, 9).await.unwrap();
+    assert_eq!(names(&remaining), ["s/ghi", "s/def"]);
     assert!(store.list(Some("a"), None, 9).await.unwrap().is_empty());
     // An edited link stays: its creation was acknowledged.
     let def = stored(store, "s/def").await;
@@ -127,7 +127,7 @@ async fn upper_and_lower_case_are_different_codes(store: &LinkStore) {
     assert_eq!(store.link(&id("s/Abcde")).await.unwrap(), None);
 }
 
-async fn an_edit_counts_only_on_what_was_read(store: &LinkStore) {
+async fn edit_applies_only_to_the_version_read(store: &LinkStore) {
     store.log().insert(&new_link("s/abc", 10)).await.unwrap();
     assert!(store.history(&id("s/abc")).await.unwrap().is_empty());
     let first = stored(store, "s/abc").await;
@@ -174,7 +174,7 @@ async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
     }
     store.log().insert(&new_link("s/eee", 2)).await.unwrap();
     let expected = ["s/ddd", "t/aaa", "s/ccc", "s/bbb", "s/aaa"];
-    let (mut seen, mut after) = (Vec::new(), None);
+    let (mut observed, mut after) = (Vec::new(), None);
     loop {
         let page = store.list(Some("x"), after.as_ref(), 2).await.unwrap();
         let Some(last) = page.last() else { break };
@@ -182,9 +182,9 @@ async fn links_are_listed_newest_first_page_by_page(store: &LinkStore) {
             created_at_ms: last.created_at_ms,
             id: last.id.clone(),
         });
-        seen.extend(names(&page));
+        observed.extend(names(&page));
     }
-    assert_eq!(seen, expected);
+    assert_eq!(observed, expected);
     let after = LinkCursor {
         created_at_ms: 2,
         id: id("s/eee"),
@@ -219,7 +219,7 @@ async fn tags_follow_edits(store: &LinkStore) {
     }
 }
 
-async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
+async fn clicks_extend_the_lifetime_up_to_the_links_end(store: &LinkStore) {
     let own_end = NewLink {
         ends_at_ms: 1_500,
         ..new_link("s/own", 0)
@@ -241,7 +241,7 @@ async fn clicks_put_the_end_off_but_not_past_a_links_own(store: &LinkStore) {
     assert_eq!(ends(stored(store, "s/ever").await), None);
 }
 
-async fn what_has_ended_is_removed_with_all_that_is_known_of_it(store: &LinkStore) {
+async fn ended_link_is_removed_with_its_statistics_and_history(store: &LinkStore) {
     for (name, ms) in [("s/aaa", 0), ("s/bbb", 10), ("s/ccc", 20), ("s/ddd", 30)] {
         let link = tagged(name, ms, &["x"]);
         store.log().insert(&link).await.unwrap();
@@ -296,7 +296,7 @@ fn segment(round: u64, start: u64) -> Segment {
     }
 }
 
-async fn a_segment_is_one_origins_in_its_round(store: &LinkStore) {
+async fn segment_belongs_to_one_origin_in_its_round(store: &LinkStore) {
     assert_eq!(
         store.segments().last_segment(Length::MIN).await.unwrap(),
         None
@@ -343,7 +343,7 @@ async fn a_segment_is_one_origins_in_its_round(store: &LinkStore) {
     );
 }
 
-async fn an_earlier_reservation_of_any_overlap_is_told(store: &LinkStore) {
+async fn earlier_overlapping_reservation_is_reported(store: &LinkStore) {
     store.segments().reserve(&[segment(0, 0)], 5).await.unwrap();
     store.segments().reserve(&[segment(1, 0)], 9).await.unwrap();
     let before = async |round, start| {
@@ -360,7 +360,7 @@ async fn an_earlier_reservation_of_any_overlap_is_told(store: &LinkStore) {
     assert_eq!(before(2, 10).await, None);
 }
 
-async fn a_number_is_reserved_in_the_last_round_or_lately(store: &LinkStore) {
+async fn number_stays_reserved_in_the_last_round_or_recently(store: &LinkStore) {
     let is_reserved = async |index, since| {
         store
             .segments()
@@ -382,7 +382,7 @@ async fn a_number_is_reserved_in_the_last_round_or_lately(store: &LinkStore) {
     assert!(is_reserved(20, 100).await);
 }
 
-async fn chosen_numbers_are_told_by_segment(store: &LinkStore) {
+async fn chosen_numbers_are_reported_by_segment(store: &LinkStore) {
     let (s, t) = (DomainId::new("s").unwrap(), DomainId::new("t").unwrap());
     for (index, domain) in [(9, &s), (10, &s), (10, &t), (10, &t), (19, &s), (20, &s)] {
         let added = store.segments().add_custom(Length::MIN, index, domain);
@@ -402,7 +402,7 @@ async fn chosen_numbers_are_told_by_segment(store: &LinkStore) {
     assert_eq!(customs, [10, 10]);
 }
 
-async fn any_of_many_codes_is_found(store: &LinkStore) {
+async fn one_of_many_codes_is_found(store: &LinkStore) {
     store
         .log()
         .insert(&new_link("s/code-142", 1))
@@ -418,7 +418,7 @@ async fn any_of_many_codes_is_found(store: &LinkStore) {
     assert!(!store.has_any(&s, &[]).await.unwrap());
 }
 
-async fn the_numbering_is_noted_once(store: &LinkStore) {
+async fn numbering_is_recorded_once(store: &LinkStore) {
     assert_eq!(store.segments().numbering("plain").await.unwrap(), "plain");
     assert_eq!(store.segments().numbering("0123").await.unwrap(), "plain");
     let s = DomainId::new("s").unwrap();

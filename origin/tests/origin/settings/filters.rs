@@ -22,7 +22,6 @@ struct Declaration {
     module: Vec<String>,
     name: String,
     text: String,
-    is_enum: bool,
     rows: Vec<Row>,
 }
 
@@ -200,31 +199,24 @@ impl Types {
 
     fn write(&self, page: &mut String, of: &Declaration, anchors: &BTreeMap<usize, String>) {
         write!(page, "\n{}\n\n", of.text).unwrap();
-        *page += match of.is_enum {
-            true => "| value | meaning |\n|---|---|\n",
-            false => "| field | type | description |\n|---|---|---|\n",
-        };
         for row in &of.rows {
-            let kind = row.kind.as_ref().map(|kind| self.shown(kind, anchors));
-            let (name, text) = (&row.name, cell(&row.text));
-            match (of.is_enum, kind) {
-                (true, None) => writeln!(page, "| `{name}` | {text} |"),
-                (true, Some(kind)) => writeln!(page, "| `{name}`: {kind} | {text} |"),
-                (false, kind) => {
-                    let required = if row.is_required { ", required" } else { "" };
-                    let kind = kind.unwrap_or_default();
-                    writeln!(page, "| `{name}` | {kind}{required} | {text} |")
-                }
-            }
-            .unwrap();
+            let kind = row.kind.as_ref();
+            let kind = kind.map(|kind| self.type_name(kind, anchors));
+            let required = row.is_required.then(|| "required".to_owned());
+            let notes: Vec<String> = kind.into_iter().chain(required).collect();
+            let notes = match notes.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", notes.join(", ")),
+            };
+            writeln!(page, "- `{}`{notes}: {}", row.name, cell(&row.text)).unwrap();
         }
     }
 
-    fn shown(&self, kind: &Kind, anchors: &BTreeMap<usize, String>) -> String {
+    fn type_name(&self, kind: &Kind, anchors: &BTreeMap<usize, String>) -> String {
         match kind {
             Kind::Word(word) => (*word).to_owned(),
-            Kind::List(inner) => format!("list of {}", self.shown(inner, anchors)),
-            Kind::Object(inner) => format!("object of {}", self.shown(inner, anchors)),
+            Kind::List(inner) => format!("list of {}", self.type_name(inner, anchors)),
+            Kind::Object(inner) => format!("object of {}", self.type_name(inner, anchors)),
             Kind::Named(path) => {
                 let index = self.find(path);
                 format!("[{}](#{})", self.0[index].name, anchors[&index])
@@ -286,11 +278,11 @@ impl Scope {
 
     /// The item as a declaration, if serde reads it.
     fn declaration(&self, item: &Item) -> Option<Declaration> {
-        let (name, attributes, is_enum, rows) = match item {
+        let (name, attributes, rows) = match item {
             Item::Struct(item) if item.attrs.iter().any(is_read) => {
                 let container = Serde::of(&item.attrs);
                 let rows = self.fields(&item.fields, &container);
-                (&item.ident, &item.attrs, false, rows)
+                (&item.ident, &item.attrs, rows)
             }
             Item::Enum(item) if item.attrs.iter().any(is_read) => {
                 let container = Serde::of(&item.attrs);
@@ -298,7 +290,7 @@ impl Scope {
                     .variants
                     .iter()
                     .map(|variant| self.variant(variant, &container));
-                (&item.ident, &item.attrs, true, rows.collect())
+                (&item.ident, &item.attrs, rows.collect())
             }
             Item::Macro(item) if item.mac.path.is_ident("words") => {
                 let words: WordList = item.mac.parse_body().ok()?;
@@ -306,7 +298,6 @@ impl Scope {
                     module: self.module.clone(),
                     name: words.name,
                     text: words.text,
-                    is_enum: true,
                     rows: words.rows,
                 });
             }
@@ -316,7 +307,6 @@ impl Scope {
             module: self.module.clone(),
             name: name.to_string(),
             text: documentation(attributes),
-            is_enum,
             rows,
         })
     }

@@ -12,7 +12,7 @@ on_every_database! {
 }
 
 async fn placed(store: &SaleStore, name: &str, generation: u64, click: Option<(&str, &str)>) {
-    let asked = OrderRequest {
+    let request = OrderRequest {
         click: click.map(|(link, id)| OrderClick {
             link: link.to_owned(),
             id: id.to_owned(),
@@ -22,7 +22,7 @@ async fn placed(store: &SaleStore, name: &str, generation: u64, click: Option<(&
     let ticket = ticket("s", name, generation);
     let placed = store
         .claims()
-        .place_asked(&ticket, &asked, 100 + generation)
+        .place_asked(&ticket, &request, 100 + generation)
         .await;
     assert!(is_new(placed.unwrap()));
 }

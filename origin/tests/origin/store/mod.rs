@@ -45,7 +45,7 @@ fn new_sale(name: &str, total: u64, starts_at_ms: u64) -> NewSale {
     serde_json::from_value(sale).unwrap()
 }
 
-async fn made(store: &SaleStore, total: u64, payment: Payment) {
+async fn create_sale(store: &SaleStore, total: u64, payment: Payment) {
     let sale = NewSale {
         fields: SaleFields {
             payment,

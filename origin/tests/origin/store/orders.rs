@@ -4,19 +4,19 @@ use super::*;
 
 on_every_database! {
     SaleStore:
-    an_order_is_placed_once,
-    a_failed_order_leaves_no_trace,
-    a_outcome_is_decided_once,
+    order_is_placed_once,
+    failed_order_leaves_no_trace,
+    claim_outcome_is_decided_once,
     all_units_can_be_ordered_and_no_more,
-    a_claim_of_many_units_takes_them_all,
-    a_user_cannot_have_more_than_the_cap,
-    an_overdue_claim_is_released_or_its_order_told,
-    a_shards_orders_come_in_pages,
-    many_orders_at_once_sell_each_unit_once,
-    one_user_at_once_keeps_to_the_cap,
+    claim_of_several_units_orders_all,
+    user_cannot_exceed_the_cap,
+    overdue_claim_is_released_or_its_order_reported,
+    orders_of_a_shard_are_listed_in_pages,
+    concurrent_orders_sell_each_unit_once,
+    concurrent_orders_of_a_user_respect_the_cap,
 }
 
-async fn an_order_is_placed_once(store: &SaleStore) {
+async fn order_is_placed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let alices = ticket("s", "alice", 1);
     assert!(is_new(store.claims().place(&alices, 2).await.unwrap()));
@@ -37,7 +37,7 @@ async fn an_order_is_placed_once(store: &SaleStore) {
 }
 
 /// The last step fails: the rows of earlier steps are gone, as after a crash in between.
-async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
+async fn failed_order_leaves_no_trace(store: &SaleStore) {
     let sold_out = OrderOutcome::Short(Shortage::SoldOut);
     let unknown = OrderOutcome::Short(Shortage::UnknownSale);
     store.create_sale(&new_sale("s", 0, 1), 1).await.unwrap();
@@ -59,7 +59,7 @@ async fn a_failed_order_leaves_no_trace(store: &SaleStore) {
     assert_eq!((totals.orders.active(), totals.has_outcomes), (0, false));
 }
 
-async fn a_outcome_is_decided_once(store: &SaleStore) {
+async fn claim_outcome_is_decided_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let (void, ordered) = (ticket("s", "alice", 1), ticket("s", "alice", 2));
     assert!(store.claims().void(&void, 2).await.unwrap());
@@ -92,7 +92,7 @@ async fn all_units_can_be_ordered_and_no_more(store: &SaleStore) {
     assert_eq!((totals.units_deducted, totals.stored.remaining), (5, 0));
 }
 
-async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
+async fn claim_of_several_units_orders_all(store: &SaleStore) {
     store.create_sale(&new_sale("s", 5, 1), 1).await.unwrap();
     let mut three = ticket("s", "alice", 1);
     three.quantity = 3;
@@ -106,8 +106,8 @@ async fn a_claim_of_many_units_takes_them_all(store: &SaleStore) {
     assert_eq!(totals.stored.remaining, 2);
 }
 
-async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn user_cannot_exceed_the_cap(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     let capped = OrderOutcome::Short(Shortage::UserCap);
     let mut four = ticket("s", "bob", 9);
     four.quantity = 4;
@@ -127,8 +127,8 @@ async fn a_user_cannot_have_more_than_the_cap(store: &SaleStore) {
     assert_eq!(totals(store).await.stored.remaining, 7);
 }
 
-async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn overdue_claim_is_released_or_its_order_reported(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     let lost = ticket("s", "alice", 1);
     assert_eq!(store.claims().release(&lost, 5).await.unwrap(), None);
     let released = OrderOutcome::Released { void: false };
@@ -138,20 +138,20 @@ async fn an_overdue_claim_is_released_or_its_order_told(store: &SaleStore) {
     );
     assert_eq!(store.claims().place(&lost, 7).await.unwrap(), released);
     let order = ordered(store, "alice", 2).await;
-    let known = store
+    let existing = store
         .claims()
         .release(&ticket("s", "alice", 2), 8)
         .await
         .unwrap();
-    assert_eq!(known, Some(OrderOutcome::Again(order)));
+    assert_eq!(existing, Some(OrderOutcome::Again(order)));
     let void = ticket("s", "alice", 3);
     assert!(store.claims().void(&void, 9).await.unwrap());
-    let known = store.claims().release(&void, 9).await.unwrap();
-    assert_eq!(known, Some(OrderOutcome::Released { void: true }));
+    let existing = store.claims().release(&void, 9).await.unwrap();
+    assert_eq!(existing, Some(OrderOutcome::Released { void: true }));
 }
 
-async fn a_shards_orders_come_in_pages(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn orders_of_a_shard_are_listed_in_pages(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     for generation in [5, 3, 9] {
         ordered(store, "alice", generation).await;
     }
@@ -177,8 +177,8 @@ async fn a_shards_orders_come_in_pages(store: &SaleStore) {
     assert!(page(5, 9).await.is_empty());
 }
 
-async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn concurrent_orders_sell_each_unit_once(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     let tickets = (0..100).map(|n| ticket("s", &format!("user-{n}"), n));
     let tickets: Vec<_> = tickets.collect();
     // Each twice, like a retry that overtakes the first attempt.
@@ -195,8 +195,8 @@ async fn many_orders_at_once_sell_each_unit_once(store: &SaleStore) {
     assert_eq!((totals.orders.unpaid, totals.stored.remaining), (10, 0));
 }
 
-async fn one_user_at_once_keeps_to_the_cap(store: &SaleStore) {
-    made(store, 100, Payment::AtPayment).await;
+async fn concurrent_orders_of_a_user_respect_the_cap(store: &SaleStore) {
+    create_sale(store, 100, Payment::AtPayment).await;
     let tickets: Vec<_> = (0..20).map(|n| ticket("s", "alice", n)).collect();
     join_all(tickets.iter().map(|t| store.claims().place(t, 2))).await;
     assert_eq!(totals(store).await.orders.unpaid, 3);

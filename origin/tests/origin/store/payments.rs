@@ -4,20 +4,20 @@ use super::*;
 
 on_every_database! {
     SaleStore:
-    an_order_is_paid_once,
-    a_late_payment_is_refused_before_the_order_expires_and_after,
-    an_order_that_takes_units_when_paid_may_find_none,
-    a_cancelled_order_returns_its_units_once,
-    redis_is_told_of_each_change_until_it_has_followed,
-    of_payment_and_expiry_one_wins,
+    order_is_paid_once,
+    late_payment_is_refused_before_and_after_expiry,
+    order_deducted_at_payment_may_be_sold_out,
+    cancelled_order_returns_its_units_once,
+    changes_are_sent_to_redis_until_applied,
+    payment_and_expiry_exclude_each_other,
     many_cancellations_return_the_units_once,
-    cancelled_holds_count_by_the_time_they_lasted,
+    cancelled_holds_count_by_duration,
     hold_cancelled_after_its_end_counts_as_expired,
-    cancelling_what_has_no_deadline_costs_nothing,
+    cancelling_an_order_without_deadline_has_no_cooldown,
 }
 
-async fn an_order_is_paid_once(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+async fn order_is_paid_once(store: &SaleStore) {
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     assert_eq!(
         (order.status, order.pay_by_ms),
@@ -56,8 +56,8 @@ async fn an_order_is_paid_once(store: &SaleStore) {
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
 }
 
-async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+async fn late_payment_is_refused_before_and_after_expiry(store: &SaleStore) {
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let pay = async || {
         store
@@ -98,8 +98,8 @@ async fn a_late_payment_is_refused_before_the_order_expires_and_after(store: &Sa
     assert_eq!(cancel, CancelOutcome::Expired(expired[0].clone()));
 }
 
-async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
-    made(store, 1, Payment::AtPayment).await;
+async fn order_deducted_at_payment_may_be_sold_out(store: &SaleStore) {
+    create_sale(store, 1, Payment::AtPayment).await;
     let first = ordered(store, "alice", 1).await;
     let second = ordered(store, "bob", 2).await;
     assert!(!first.deducted && first.pay_by_ms.is_none());
@@ -131,8 +131,8 @@ async fn an_order_that_takes_units_when_paid_may_find_none(store: &SaleStore) {
     assert_eq!(statuses, [OrderStatus::Paid, OrderStatus::Cancelled]);
 }
 
-async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn cancelled_order_returns_its_units_once(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
     let rules = HoldRules::default();
     let mallory = user("mallory");
@@ -164,8 +164,8 @@ async fn a_cancelled_order_returns_its_units_once(store: &SaleStore) {
     assert_eq!(again, OrderOutcome::Again(cancelled));
 }
 
-async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+async fn changes_are_sent_to_redis_until_applied(store: &SaleStore) {
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let first = ordered(store, "alice", 1).await;
     ordered(store, "bob", 2).await;
     assert_eq!(store.unfollowed(9).await.unwrap(), []);
@@ -182,15 +182,15 @@ async fn redis_is_told_of_each_change_until_it_has_followed(store: &SaleStore) {
         (&first.id, &expired[0])
     );
     assert_eq!(store.unfollowed(1).await.unwrap().len(), 1);
-    for (status, left) in [(OrderStatus::Unpaid, 2), (OrderStatus::Cancelled, 1)] {
+    for (status, remaining) in [(OrderStatus::Unpaid, 2), (OrderStatus::Cancelled, 1)] {
         store.mark_followed(&first.id, status).await.unwrap();
-        assert_eq!(store.unfollowed(9).await.unwrap().len(), left);
+        assert_eq!(store.unfollowed(9).await.unwrap().len(), remaining);
     }
 }
 
 /// The clocks of two tasks may differ slightly: one is late, one is in time.
-async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+async fn payment_and_expiry_exclude_each_other(store: &SaleStore) {
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     for generation in 0..10 {
         let order = ordered(store, &format!("user-{generation}"), generation).await;
         let owner = order.user.clone();
@@ -211,7 +211,7 @@ async fn of_payment_and_expiry_one_wins(store: &SaleStore) {
 }
 
 async fn many_cancellations_return_the_units_once(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+    create_sale(store, 10, Payment::AtOrder).await;
     let order = ordered(store, "alice", 1).await;
     let alice = user("alice");
     let rules = HoldRules::default();
@@ -257,8 +257,8 @@ async fn held_ms(store: &SaleStore, name: &str, lasts_ms: u64) -> u64 {
 }
 
 /// Three expired holds last 150 ms: cancelling, at any time, gains less than one whole hold.
-async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+async fn cancelled_holds_count_by_duration(store: &SaleStore) {
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     for lasts_ms in [1, 24, 25, 26, 49, 50] {
         let held_ms = held_ms(store, &format!("user-{lasts_ms}"), lasts_ms).await;
         assert!(
@@ -271,7 +271,7 @@ async fn cancelled_holds_count_by_the_time_they_lasted(store: &SaleStore) {
 
 /// No job has ended it yet when its user does.
 async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
-    made(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
+    create_sale(store, 10, Payment::Hold { pay_within_ms: 50 }).await;
     let order = ordered(store, "alice", 1).await;
     let cancelled = cancel(store, &order, 9_000).await;
     assert!(matches!(cancelled, CancelOutcome::Now(_)));
@@ -301,8 +301,8 @@ async fn hold_cancelled_after_its_end_counts_as_expired(store: &SaleStore) {
 }
 
 /// An order without a deadline does not count as a hold.
-async fn cancelling_what_has_no_deadline_costs_nothing(store: &SaleStore) {
-    made(store, 10, Payment::AtOrder).await;
+async fn cancelling_an_order_without_deadline_has_no_cooldown(store: &SaleStore) {
+    create_sale(store, 10, Payment::AtOrder).await;
     for generation in 0..9 {
         let order = ordered(store, "alice", generation).await;
         cancel(store, &order, 9_000_000).await;

@@ -7,16 +7,16 @@ use super::*;
 
 on_every_database! {
     SaleStore:
-    a_sale_is_made_once,
+    sale_is_created_once,
     sales_are_listed_and_published_in_order,
-    a_sale_is_warmed_once,
-    a_sale_is_stored_whole_and_changed_before_it_starts,
-    what_is_on_redis_does_not_change,
-    switches_are_kept,
-    sales_are_due_when_their_time_has_come,
+    sale_is_warmed_once,
+    sale_is_stored_completely_and_editable_before_the_start,
+    warm_sale_keeps_its_stock_fields,
+    switches_are_stored,
+    sales_are_due_at_their_time,
 }
 
-async fn a_sale_is_made_once(store: &SaleStore) {
+async fn sale_is_created_once(store: &SaleStore) {
     let new = new_sale("s", 10, 5_000);
     assert!(store.create_sale(&new, 7).await.unwrap());
     let other = new_sale("s", 99, 6_000);
@@ -67,7 +67,7 @@ async fn sales_are_listed_and_published_in_order(store: &SaleStore) {
     assert_eq!(published(bounded), [is("a", false), is("c", true)]);
 }
 
-async fn a_sale_is_warmed_once(store: &SaleStore) {
+async fn sale_is_warmed_once(store: &SaleStore) {
     store.create_sale(&new_sale("s", 1, 1), 1).await.unwrap();
     store.warming().mark_warmed(&id("s"), 5).await.unwrap();
     store.warming().mark_warmed(&id("s"), 6).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_sale_is_warmed_once(store: &SaleStore) {
     assert_eq!(stored.warmed_at_ms, Some(5));
 }
 
-async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) {
+async fn sale_is_stored_completely_and_editable_before_the_start(store: &SaleStore) {
     let work = Challenge::ProofOfWork { bits: 18 };
     let mut new = NewSale {
         fields: SaleFields {
@@ -130,7 +130,7 @@ async fn a_sale_is_stored_whole_and_changed_before_it_starts(store: &SaleStore) 
     assert_eq!(late, UpdateOutcome::Refused(EditRefusal::Started));
 }
 
-async fn what_is_on_redis_does_not_change(store: &SaleStore) {
+async fn warm_sale_keeps_its_stock_fields(store: &SaleStore) {
     let mut new = new_sale("s", 10, 5_000);
     store.create_sale(&new, 1).await.unwrap();
     store.warming().mark_warmed(&id("s"), 2).await.unwrap();
@@ -156,8 +156,8 @@ async fn what_is_on_redis_does_not_change(store: &SaleStore) {
     assert_eq!(totals(store).await.stored.remaining, 9);
 }
 
-async fn switches_are_kept(store: &SaleStore) {
-    made(store, 1, Payment::AtOrder).await;
+async fn switches_are_stored(store: &SaleStore) {
+    create_sale(store, 1, Payment::AtOrder).await;
     let degrade = Degrade {
         skip_reservation: true,
         ..Degrade::default()
@@ -179,7 +179,7 @@ async fn switches_are_kept(store: &SaleStore) {
     }
 }
 
-async fn sales_are_due_when_their_time_has_come(store: &SaleStore) {
+async fn sales_are_due_at_their_time(store: &SaleStore) {
     for (name, warm_before_ms) in [("a", Some(100)), ("b", None), ("c", Some(100))] {
         let new = NewSale {
             fields: SaleFields {

@@ -4,14 +4,14 @@ use super::*;
 
 on_every_database! {
     SaleStore:
-    users_reserve_in_time_and_once,
-    a_check_that_fails_goes_behind,
+    users_reserve_once_within_the_window,
+    failed_check_moves_to_the_end_of_the_queue,
     users_are_blocked_and_unblocked,
-    users_come_in_pages,
+    users_are_listed_in_pages,
 }
 
-async fn users_reserve_in_time_and_once(store: &SaleStore) {
-    made(store, 1, Payment::AtOrder).await;
+async fn users_reserve_once_within_the_window(store: &SaleStore) {
+    create_sale(store, 1, Payment::AtOrder).await;
     let window = Window {
         from_ms: 10,
         until_ms: 20,
@@ -89,7 +89,7 @@ async fn users_reserve_in_time_and_once(store: &SaleStore) {
     assert_eq!(blocked, [user("alice")]);
 }
 
-async fn a_check_that_fails_goes_behind(store: &SaleStore) {
+async fn failed_check_moves_to_the_end_of_the_queue(store: &SaleStore) {
     let window = Window {
         from_ms: 0,
         until_ms: 20,
@@ -115,10 +115,10 @@ async fn a_check_that_fails_goes_behind(store: &SaleStore) {
             .reservations_to_score(now_ms, 9)
             .await
             .unwrap();
-        let shown = next
+        let displayed = next
             .into_iter()
             .map(|u| (u.user.as_str().to_owned(), u.failed_checks));
-        shown.collect::<Vec<(String, u32)>>()
+        displayed.collect::<Vec<(String, u32)>>()
     };
     let (alice, bob) = ("alice".to_owned(), "bob".to_owned());
     assert_eq!(next(1).await, [(alice.clone(), 0)]);
@@ -161,7 +161,7 @@ async fn users_are_blocked_and_unblocked(store: &SaleStore) {
     );
 }
 
-async fn users_come_in_pages(store: &SaleStore) {
+async fn users_are_listed_in_pages(store: &SaleStore) {
     for name in ["b", "a", "B", "c"] {
         store
             .reservations()

@@ -24,13 +24,13 @@ pub fn hold(method: &Method, path: &str, answer: &Answer) {
     if !operation.is_object() || matches!(code, Some("no_route" | "no_method")) {
         return;
     }
-    let seen = format!("{method} {name}: {} {}", answer.status, answer.body);
+    let body = format!("{method} {name}: {} {}", answer.status, answer.body);
     let response = &operation["responses"][answer.status.as_str()];
-    assert!(response.is_object(), "not in the document: {seen}");
+    assert!(response.is_object(), "not in the document: {body}");
     if let Some(codes) = response["x-error-codes"].as_array()
         && let Some(code) = code
     {
-        assert!(codes.contains(&code.into()), "this code is not: {seen}");
+        assert!(codes.contains(&code.into()), "this code is not: {body}");
     }
     let reference = &response["content"]["application/json"]["schema"]["$ref"];
     if let Some(reference) = reference.as_str() {
@@ -38,7 +38,7 @@ pub fn hold(method: &Method, path: &str, answer: &Answer) {
             .iter_errors(&answer.body)
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
-        assert!(errors.is_empty(), "{errors:#?} {seen}");
+        assert!(errors.is_empty(), "{errors:#?} {body}");
     }
 }
 
@@ -60,9 +60,9 @@ fn fits(template: &str, path: &str) -> bool {
 
 fn validator(reference: &str) -> Arc<Validator> {
     let mut all = VALIDATORS.lock().unwrap();
-    let known = all.entry(reference.to_owned()).or_insert_with(|| {
+    let existing = all.entry(reference.to_owned()).or_insert_with(|| {
         let schema = json!({ "$ref": reference, "components": DOCUMENT["components"] });
         Arc::new(jsonschema::validator_for(&schema).unwrap())
     });
-    known.clone()
+    existing.clone()
 }

@@ -124,8 +124,8 @@ impl World {
         for (name, value) in members.as_object().unwrap() {
             json[name] = value.clone();
         }
-        let made = self.admin("POST", "/sales", &json).await;
-        assert_eq!(made.status, 201, "{made:?}");
+        let response = self.admin("POST", "/sales", &json).await;
+        assert_eq!(response.status, 201, "{response:?}");
         let path = format!("/sales/{sale}/warm");
         let warmed = self.admin("POST", &path, &Value::Null).await;
         assert_eq!(warmed.status, 200, "{warmed:?}");

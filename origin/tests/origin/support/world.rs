@@ -383,8 +383,8 @@ impl World {
 
     /// Creates and loads a sale.
     pub async fn sale(&self, sale: &str, total: u64) {
-        let made = self.admin("POST", "/sales", &sale_json(sale, total)).await;
-        assert_eq!(made.status, 201, "{made:?}");
+        let response = self.admin("POST", "/sales", &sale_json(sale, total)).await;
+        assert_eq!(response.status, 201, "{response:?}");
         let path = format!("/sales/{sale}/warm");
         let warmed = self.admin("POST", &path, &Value::Null).await;
         assert_eq!(warmed.status, 200, "{warmed:?}");

@@ -27,16 +27,16 @@ async fn concurrent_requests_never_exceed_a_tenant_limit() {
             let (world, key) = (Arc::clone(&world), key.clone());
             tasks.spawn(async move { world.by(&key, method, &path, &body).await });
         }
-        let mut made = 0;
+        let mut created = 0;
         while let Some(answer) = tasks.join_next().await {
             let answer = answer.unwrap();
             match answer.status.as_u16() {
-                200 | 201 => made += 1,
+                200 | 201 => created += 1,
                 409 => assert_eq!(answer.code(), "tenant_limit", "{answer:?}"),
                 status => panic!("{status} {answer:?}"),
             }
         }
-        made
+        created
     };
     let sales = |n| {
         (
@@ -64,9 +64,9 @@ async fn concurrent_requests_never_exceed_a_tenant_limit() {
     assert_eq!(all(&keys).await, 1);
 
     // Existing resources can still be changed; a revoked key makes room.
-    let seen = world.admin("GET", "/tenants/acme", &Value::Null).await;
+    let response = world.admin("GET", "/tenants/acme", &Value::Null).await;
     assert_eq!(
-        seen.body["used"],
+        response.body["used"],
         json!({ "sales": 3, "units": 30, "rooms": 2, "keys": 2 })
     );
     let rooms = world.by(&key, "GET", "/rooms", &Value::Null).await;
@@ -122,14 +122,14 @@ async fn concurrent_requests_never_exceed_a_tenant_limit() {
     assert_eq!(add(&key, 5, "e").await.status, 200);
 
     // Other tenants and resources without a tenant are not affected.
-    let made = world
+    let created = world
         .by(&others, "POST", "/sales", &sale_json("other--1", 50))
         .await;
-    assert_eq!(made.status, 201, "{made:?}");
-    let made = world
+    assert_eq!(created.status, 201, "{created:?}");
+    let created = world
         .admin("POST", "/sales", &sale_json("nobody--1", 50))
         .await;
-    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(created.status, 201, "{created:?}");
 }
 
 #[tokio::test]
@@ -203,16 +203,16 @@ async fn tenant_over_its_request_rate_waits_and_others_do_not() {
         200
     );
     assert_eq!(world.admin("GET", "/sales", &Value::Null).await.status, 200);
-    let noted = world
+    let recorded = world
         .number("SELECT COUNT(*) FROM audit_trail WHERE tenant = 'acme'")
         .await;
-    assert_eq!(noted, 40 - refused);
+    assert_eq!(recorded, 40 - refused);
 
     // A streamed answer counts as running until it ends.
-    let made = world
+    let response = world
         .by(&others, "POST", "/sales", &sale_json("other--s", 1))
         .await;
-    assert_eq!(made.status, 201);
+    assert_eq!(response.status, 201);
     let request = Request::get("/sales/other--s/live")
         .header("authorization", format!("Bearer {others}"))
         .header("accept", "text/event-stream");
@@ -273,7 +273,7 @@ async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
         201
     );
     // Deleted resources make room.
-    let gone = world
+    let answer = world
         .by(
             &acme,
             "DELETE",
@@ -281,15 +281,15 @@ async fn tenant_links_are_counted_and_idempotency_keys_are_separate() {
             &Value::Null,
         )
         .await;
-    assert_eq!(gone.status, 204, "{gone:?}");
+    assert_eq!(answer.status, 204, "{answer:?}");
     let deadline = now_ms() + 2 * u64::try_from(FRESH_FOR.as_millis()).unwrap();
     loop {
         tokio::time::sleep(AGAIN_AFTER).await;
-        let made = world.by(&acme, "POST", "/links", &link("acmes-dom")).await;
-        if made.status == 201 {
+        let response = world.by(&acme, "POST", "/links", &link("acmes-dom")).await;
+        if response.status == 201 {
             break;
         }
-        assert!(now_ms() < deadline, "{made:?}");
+        assert!(now_ms() < deadline, "{response:?}");
     }
 
     // The same key of two tenants counts as two keys: each tenant gets its own answer.

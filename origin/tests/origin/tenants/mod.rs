@@ -48,8 +48,8 @@ impl World {
         for (name, value) in members.as_object().unwrap() {
             new[name] = value.clone();
         }
-        let made = self.admin("PUT", &format!("/tenants/{name}"), &new).await;
-        assert!(made.status.is_success(), "{made:?}");
+        let response = self.admin("PUT", &format!("/tenants/{name}"), &new).await;
+        assert!(response.status.is_success(), "{response:?}");
     }
 
     /// Creates a key of a tenant and returns its id and secret.
@@ -58,9 +58,9 @@ impl World {
         for (name, value) in members.as_object().unwrap() {
             new[name] = value.clone();
         }
-        let made = self.admin("POST", "/access/keys", &new).await;
-        assert_eq!(made.status, 201, "{made:?}");
-        let text = |name: &str| made.body[name].as_str().unwrap().to_owned();
+        let response = self.admin("POST", "/access/keys", &new).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        let text = |name: &str| response.body[name].as_str().unwrap().to_owned();
         (text("id"), text("key"))
     }
 
@@ -197,8 +197,8 @@ async fn two_tenants() -> (World, Victim, String) {
         assert_eq!(done.status, status, "{method} {path} {done:?}");
     }
     let ticket = world.claim("acme--s", "acmes-buyer").await;
-    let made = world.order(&ticket).await;
-    let order = made.body["order"].as_str().unwrap().to_owned();
+    let response = world.order(&ticket).await;
+    let order = response.body["order"].as_str().unwrap().to_owned();
     let path = format!("/orders/{order}");
     let payment = world.start_payment("acmes-buyer", &path).await;
     world.callback("e1", &payment, "paid").await;
@@ -226,9 +226,9 @@ async fn state(world: &World, victim: &Victim) -> Vec<Value> {
         "/user-list/acmes-buyer".to_owned(),
         "/switch".to_owned(),
     ] {
-        let seen = world.admin("GET", &path, &Value::Null).await;
-        assert_eq!(seen.status, 200, "{path} {seen:?}");
-        all.push(seen.body);
+        let response = world.admin("GET", &path, &Value::Null).await;
+        assert_eq!(response.status, 200, "{path} {response:?}");
+        all.push(response.body);
     }
     let blocked = "SELECT COUNT(*) FROM blocked_users";
     all.push(json!(world.number(blocked).await));
@@ -244,7 +244,7 @@ async fn tenant_key_reaches_nothing_of_other_tenants() {
     for (method, route) in guarded() {
         let (path, body) = (victim.path(&route), victim.body(&method, &route));
         let answer = world.by(&evil, &method, &path, &body).await;
-        let (status, seen) = (
+        let (status, observed) = (
             answer.status.as_u16(),
             format!("{method} {path} {answer:?}"),
         );
@@ -253,20 +253,22 @@ async fn tenant_key_reaches_nothing_of_other_tenants() {
             method: method.to_lowercase(),
         };
         match rules[&key] {
-            TenantRule::Own(_) => assert_eq!(status, 404, "{seen}"),
+            TenantRule::Own(_) => assert_eq!(status, 404, "{observed}"),
             TenantRule::Platform => {
-                assert_eq!((status, answer.code()), (403, "forbidden"), "{seen}");
+                assert_eq!((status, answer.code()), (403, "forbidden"), "{observed}");
             }
             TenantRule::Heeds => heeded += 1,
         }
         refused += u32::from(matches!(status, 403 | 404));
         // The answer reveals nothing about the other tenant. It may repeat requested names.
-        let said = answer.body.to_string();
+        let document = answer.body.to_string();
         for mark in MARKS {
             let is_own_word = body.to_string().contains(mark) || path.contains(mark);
             assert!(
-                !said.contains(mark) || (status >= 400 && is_own_word) || route == "/order-batches",
-                "{mark}: {seen}"
+                !document.contains(mark)
+                    || (status >= 400 && is_own_word)
+                    || route == "/order-batches",
+                "{mark}: {observed}"
             );
         }
     }
@@ -341,10 +343,13 @@ async fn tenant_key_has_its_roles_rights_on_own_data() {
         "/link-domains",
         "/link-domains/acmes-dom",
     ] {
-        let seen = world.by(&viewer, "GET", path, &Value::Null).await;
-        assert_eq!(seen.status, 200, "{path} {seen:?}");
-        assert!(seen.body.to_string().contains("acme"), "{path} {seen:?}");
-        assert!(!seen.body.to_string().contains("evils-dom"), "{path}");
+        let response = world.by(&viewer, "GET", path, &Value::Null).await;
+        assert_eq!(response.status, 200, "{path} {response:?}");
+        assert!(
+            response.body.to_string().contains("acme"),
+            "{path} {response:?}"
+        );
+        assert!(!response.body.to_string().contains("evils-dom"), "{path}");
     }
     let order = format!("/orders/{}", victim.order);
     let payload = json!({ "state": "drain" });
@@ -383,16 +388,16 @@ async fn tenant_key_has_its_roles_rights_on_own_data() {
 }
 
 #[tokio::test]
-async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
+async fn tenant_admin_creates_keys_and_sees_own_audit_trail() {
     let (world, victim, evil) = two_tenants().await;
     let (_, admin) = world.tenants_key("acme", json!({ "role": "admin" })).await;
     let make = json!({ "name": "acmes-second", "role": "operator" });
-    let made = world.by(&admin, "POST", "/access/keys", &make).await;
+    let response = world.by(&admin, "POST", "/access/keys", &make).await;
     assert_eq!(
-        (made.status.as_u16(), &made.body["tenant"]),
+        (response.status.as_u16(), &response.body["tenant"]),
         (201, &json!("acme"))
     );
-    let scopes = made.body["scopes"].to_string();
+    let scopes = response.body["scopes"].to_string();
     assert!(
         scopes.contains("sales:write") && !scopes.contains("events"),
         "{scopes}"
@@ -412,8 +417,8 @@ async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
         let answer = world.by(&admin, "POST", "/access/keys", &new).await;
         assert_eq!(answer.status, status, "{new} {answer:?}");
     }
-    let nobody = json!({ "name": "n", "role": "viewer", "tenant": "nobody" });
-    let refused = world.admin("POST", "/access/keys", &nobody).await;
+    let anonymous = json!({ "name": "n", "role": "viewer", "tenant": "nobody" });
+    let refused = world.admin("POST", "/access/keys", &anonymous).await;
     assert_eq!(refused.code(), "invalid_key");
 
     // Keys: the platform's list contains none of them.
@@ -421,7 +426,7 @@ async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
     assert_eq!(listed.body["keys"].as_array().unwrap().len(), 4);
     let listed = world.admin("GET", "/access/keys", &Value::Null).await;
     assert_eq!(listed.body["keys"], json!([]));
-    let path = format!("/access/keys/{}", made.body["id"].as_str().unwrap());
+    let path = format!("/access/keys/{}", response.body["id"].as_str().unwrap());
     for method in ["GET", "DELETE"] {
         let other = world.by(&evil, method, &path, &Value::Null).await;
         assert_eq!(other.code(), "unknown_key");
@@ -479,9 +484,9 @@ async fn tenant_admin_makes_keys_and_sees_own_audit_trail() {
         ("/switch", 403),
     ] {
         let request = Request::get(path).header("cookie", cookie);
-        let seen = world
+        let document = world
             .admin_request(request.body(Body::empty()).unwrap())
             .await;
-        assert_eq!(seen.status, status, "{path} {seen:?}");
+        assert_eq!(document.status, status, "{path} {document:?}");
     }
 }

@@ -31,19 +31,19 @@ async fn each_name_and_domain_belongs_to_one_tenant() {
         let path = format!("/tenants/{name}");
         world.admin("PUT", &path, &body).await
     };
-    let taken = put("acme", json!({ "title": "A" })).await;
+    let answer = put("acme", json!({ "title": "A" })).await;
     assert_eq!(
-        (taken.status.as_u16(), taken.code()),
+        (answer.status.as_u16(), answer.code()),
         (409, "tenant_names_taken")
     );
-    assert!(taken.detail().contains("1 sales"), "{taken:?}");
-    let made = put(
+    assert!(answer.detail().contains("1 sales"), "{answer:?}");
+    let created = put(
         "acme",
         json!({ "title": "A", "takes_over": true, "domains": ["b", "a", "a"] }),
     )
     .await;
     assert_eq!(
-        (made.status.as_u16(), &made.body["domains"]),
+        (created.status.as_u16(), &created.body["domains"]),
         (201, &json!(["a", "b"]))
     );
     assert_eq!(
@@ -52,8 +52,8 @@ async fn each_name_and_domain_belongs_to_one_tenant() {
             .status,
         200
     );
-    let taken = put("other", json!({ "title": "O", "domains": ["a"] })).await;
-    assert_eq!(taken.code(), "tenant_domain_taken");
+    let answer = put("other", json!({ "title": "O", "domains": ["a"] })).await;
+    assert_eq!(answer.code(), "tenant_domain_taken");
     assert_eq!(
         put("other", json!({ "title": "O", "domains": ["b"] }))
             .await
@@ -93,13 +93,17 @@ async fn each_name_and_domain_belongs_to_one_tenant() {
 
     // Names of a tenant begin with its name and two hyphens: neither the bare name nor a longer tenant's name matches.
     let (_, key) = world.tenants_key("acme", json!({ "role": "admin" })).await;
-    let seen = world.by(&key, "GET", "/sales", &Value::Null).await;
-    assert_eq!(seen.body["sales"].as_array().unwrap().len(), 1, "{seen:?}");
+    let response = world.by(&key, "GET", "/sales", &Value::Null).await;
+    assert_eq!(
+        response.body["sales"].as_array().unwrap().len(),
+        1,
+        "{response:?}"
+    );
     for (sale, status) in [("acme--old", 200), ("acme", 404), ("acme-x--s", 404)] {
-        let seen = world
+        let response = world
             .by(&key, "GET", &format!("/sales/{sale}"), &Value::Null)
             .await;
-        assert_eq!(seen.status, status, "{sale}");
+        assert_eq!(response.status, status, "{sale}");
     }
 
     // The tenant is deleted: its keys open nothing, and a later tenant with the same name has none of them.
@@ -143,7 +147,7 @@ async fn each_name_and_domain_belongs_to_one_tenant() {
 /// More links of the first tenant than a page examines, created after all others.
 async fn many_links(world: &World) {
     let link = Link::to("https://acmes-target.example/");
-    let made = |n: usize| {
+    let created = |n: usize| {
         let domain = DomainId::new("acmes-dom").unwrap();
         let code = Code::new(format!("acmes-many-{n}")).unwrap();
         Entry::Made(NewLink {
@@ -155,7 +159,7 @@ async fn many_links(world: &World) {
             created_at_ms: now_ms() + 1_000,
         })
     };
-    let entries: Vec<Entry> = (0..SCAN_MAX + 100).map(made).collect();
+    let entries: Vec<Entry> = (0..SCAN_MAX + 100).map(created).collect();
     let log = "0123456789abcdef0123456789abcdef";
     let at = Position { file: 1, byte: 1 };
     let store = world.origin.links().unwrap().store();
@@ -171,8 +175,8 @@ async fn lists_have_only_the_tenants_own_entries() {
             let sale = sale_json(&format!("{tenant}--{n}"), 1);
             assert_eq!(world.by(key, "POST", "/sales", &sale).await.status, 201);
             let link = json!({ "target": format!("https://{tenant}s-target.example/{n}"), "domain": format!("{tenant}s-dom"), "code": format!("{tenant}s-code-{n}"), "tags": ["x"] });
-            let made = world.by(key, "POST", "/links", &link).await;
-            assert_eq!(made.status, 201, "{made:?}");
+            let response = world.by(key, "POST", "/links", &link).await;
+            assert_eq!(response.status, 201, "{response:?}");
         }
     }
     many_links(&world).await;
@@ -183,7 +187,7 @@ async fn lists_have_only_the_tenants_own_entries() {
         ("/links?limit=2&sort=clicks", "links", "code"),
         ("/links?limit=2&q=code", "links", "code"),
     ] {
-        let (mut seen, mut after) = (BTreeSet::new(), String::new());
+        let (mut observed, mut after) = (BTreeSet::new(), String::new());
         for _ in 0..20 {
             let page = world
                 .by(&evil, "GET", &format!("{path}{after}"), &Value::Null)
@@ -191,7 +195,7 @@ async fn lists_have_only_the_tenants_own_entries() {
             assert_eq!(page.status, 200, "{page:?}");
             assert!(!page.body.to_string().contains("acme"), "{path} {page:?}");
             for one in page.body[member].as_array().unwrap() {
-                let is_first = seen.insert(one[name].as_str().unwrap().to_owned());
+                let is_first = observed.insert(one[name].as_str().unwrap().to_owned());
                 assert!(is_first, "{path} {one}");
             }
             let Some(next) = page.body["next"].as_str() else {
@@ -199,7 +203,7 @@ async fn lists_have_only_the_tenants_own_entries() {
             };
             after = format!("&after={next}");
         }
-        assert_eq!(seen.len(), 5, "{path} {seen:?}");
+        assert_eq!(observed.len(), 5, "{path} {observed:?}");
     }
     for format in ["csv", "ndjson"] {
         let path = format!("/links.{format}");
@@ -222,14 +226,14 @@ async fn lists_have_only_the_tenants_own_entries() {
             .await;
         assert_eq!(listed.status, 200, "{listed:?}");
     }
-    let shown = async |path: &str| {
+    let body = async |path: &str| {
         let answer = world
             .public(Request::get(path).body(Body::empty()).unwrap())
             .await;
         answer.body["sales"].as_array().map_or(0, Vec::len)
     };
-    assert_eq!(shown("/public-sales?tenant=acme").await, 1);
-    assert_eq!(shown("/public-sales").await, 2);
-    assert_eq!(shown("/public-sales?tenant=none").await, 0);
-    assert_eq!(shown("/public-sales?tenant=a--b").await, 0);
+    assert_eq!(body("/public-sales?tenant=acme").await, 1);
+    assert_eq!(body("/public-sales").await, 2);
+    assert_eq!(body("/public-sales?tenant=none").await, 0);
+    assert_eq!(body("/public-sales?tenant=a--b").await, 0);
 }

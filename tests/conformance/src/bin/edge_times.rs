@@ -174,10 +174,14 @@ impl Shop {
             body: vec![],
         };
         let started = Instant::now();
-        let got = send(self.server.address, &ask)?;
-        let took = started.elapsed();
-        ensure!(got.status == status, "{path} is answered {}", got.status);
-        Ok(took)
+        let actual = send(self.server.address, &ask)?;
+        let elapsed = started.elapsed();
+        ensure!(
+            actual.status == status,
+            "{path} is answered {}",
+            actual.status
+        );
+        Ok(elapsed)
     }
 }
 
@@ -187,15 +191,15 @@ fn each(
     requests: usize,
     mut ask: impl FnMut(&str, &str, u16) -> Result<Duration>,
 ) -> Result<Value> {
-    let mut answers = ASKED.map(|(what, ..)| json!({ "what": what, "rounds": [] }));
+    let mut answers = ASKED.map(|(subject, ..)| json!({ "what": subject, "rounds": [] }));
     for _ in 0..rounds {
         for ((_, method, path, status), answer) in ASKED.into_iter().zip(&mut answers) {
-            let took = (0..requests).map(|_| ask(method, path, status));
-            let mut took = took.collect::<Result<Vec<_>>>()?;
-            took.sort_unstable();
+            let elapsed = (0..requests).map(|_| ask(method, path, status));
+            let mut elapsed = elapsed.collect::<Result<Vec<_>>>()?;
+            elapsed.sort_unstable();
             let quantile = |of_100: usize| {
-                let at = (took.len() * of_100).div_ceil(100).saturating_sub(1);
-                took.get(at).map(|took| took.as_secs_f64() * 1e3)
+                let at = (elapsed.len() * of_100).div_ceil(100).saturating_sub(1);
+                elapsed.get(at).map(|elapsed| elapsed.as_secs_f64() * 1e3)
             };
             let round = json!({ "p50_ms": quantile(50), "p99_ms": quantile(99) });
             answer["rounds"]

@@ -72,19 +72,19 @@ impl EngineHost {
             vector,
             data: Arc::default(),
         };
-        let made = make(filter, json.as_bytes(), &host, sees_responses(vector));
-        let made = made.map_err(|error| anyhow!("the configuration is refused: {error}"))?;
-        self.run(made, vector)
+        let created = make(filter, json.as_bytes(), &host, sees_responses(vector));
+        let created = created.map_err(|error| anyhow!("the configuration is refused: {error}"))?;
+        self.run(created, vector)
     }
 
-    fn run(&mut self, made: AnyConfigured, vector: &Vector) -> Result<Replay> {
+    fn run(&mut self, configured: AnyConfigured, vector: &Vector) -> Result<Replay> {
         let prefix = vector.key_prefix();
         let mut before = dump(&mut self.store, prefix)?;
         let mut runner = Runner {
-            engine: made.engine,
+            engine: configured.engine,
             effects: Effects::new(),
             store: &mut self.store,
-            clusters: made.redis_clusters,
+            clusters: configured.redis_clusters,
             vector,
             now_ms: 0,
             calls: VecDeque::new(),
@@ -103,10 +103,10 @@ impl EngineHost {
             } else if runner.now_ms != step.at_ms {
                 runner.now_ms = step.at_ms;
                 let polls = runner.pass_time()?;
-                let said = step.polls;
+                let response = step.polls;
                 ensure!(
-                    polls == said,
-                    "step {index} has {polls} polls and not {said}"
+                    polls == response,
+                    "step {index} has {polls} polls and not {response}"
                 );
             }
             let id = StreamId::try_from(index)? + 1;
@@ -307,12 +307,12 @@ impl Runner<'_> {
             return Ok(Outcome::Unknown);
         };
         // The request headers when it continues: later changes have no effect.
-        let seen = text(&self.stream.headers);
+        let observed = text(&self.stream.headers);
         let origin = vector.origin_answer(&step.request.path);
         self.respond(id, is_over, &origin)?;
-        let mut got = origin.headers.clone();
-        got.append(&mut self.stream.response);
-        Ok(host::went_on(&text(&headers), seen, &origin, got))
+        let mut actual = origin.headers.clone();
+        actual.append(&mut self.stream.response);
+        Ok(host::went_on(&text(&headers), observed, &origin, actual))
     }
 
     /// The origin answers, and the stream ends.
@@ -430,7 +430,9 @@ impl Runner<'_> {
             Effect::Continue { is_over, .. } => stream.went_on = Some(is_over),
             Effect::ReadBody { bytes_max, .. } => stream.reads = Some(bytes_max),
             Effect::RemoveRequestHeader { name, .. } => {
-                stream.headers.retain(|(known, _)| known != name.as_bytes());
+                stream
+                    .headers
+                    .retain(|(existing, _)| existing != name.as_bytes());
             }
             Effect::AddRequestHeader { name, value, .. } => {
                 stream.headers.push((name.into(), value.into_bytes()));
@@ -441,7 +443,7 @@ impl Runner<'_> {
                     .for_each(|(_, value)| *value = path.clone().into_bytes());
             }
             Effect::SetResponseHeader { name, value, .. } => {
-                stream.response.retain(|(known, _)| known != name);
+                stream.response.retain(|(existing, _)| existing != name);
                 stream.response.push((name.into(), value));
             }
             Effect::AddResponseHeader { name, value, .. } => {

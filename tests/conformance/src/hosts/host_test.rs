@@ -139,7 +139,7 @@ fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     if !stream.is_continued() {
         return Ok(Outcome::Unknown);
     }
-    let seen = pairs(stream.upstream_request().headers.iter());
+    let observed = pairs(stream.upstream_request().headers.iter());
     let origin = vector.origin_answer(&step.request.path);
     let sent = origin
         .headers
@@ -150,8 +150,8 @@ fn ask(proxy: &Proxy, vector: &Vector, step: &Step) -> Result<Outcome> {
     let StreamState::Responded(response) = stream.state() else {
         return Ok(Outcome::Unknown);
     };
-    let got = pairs(response.headers.iter());
-    Ok(host::went_on(&text(&headers), seen, &origin, got))
+    let actual = pairs(response.headers.iter());
+    Ok(host::went_on(&text(&headers), observed, &origin, actual))
 }
 
 fn pairs<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Headers {

@@ -47,7 +47,7 @@ fn parse(received: &[u8]) -> Result<Option<(Headers, usize)>> {
     };
     let pseudo =
         |name: &str, value: Option<&str>| (name.to_owned(), value.unwrap_or_default().to_owned());
-    let mut seen = vec![pseudo(":method", head.method), pseudo(":path", head.path)];
-    seen.extend(pairs(head.headers));
-    Ok(Some((seen, length)))
+    let mut observed = vec![pseudo(":method", head.method), pseudo(":path", head.path)];
+    observed.extend(pairs(head.headers));
+    Ok(Some((observed, length)))
 }

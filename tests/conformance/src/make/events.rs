@@ -119,7 +119,8 @@ fn collected() -> Vec<Draft> {
 }
 
 fn refused() -> Vec<Draft> {
-    let of = |name: &str, ask: Ask, says: &str| plain(&format!("refused/{name}")).ask(ask, says);
+    let of =
+        |name: &str, ask: Ask, expected: &str| plain(&format!("refused/{name}")).ask(ask, expected);
     let method =
         |method: &str| with_body(Ask::new(method, "/events")).header("x-weir-write-key", KEY);
     let key = |content_type: &str| typed(content_type).header("x-weir-write-key", KEY);
@@ -181,11 +182,11 @@ fn refused() -> Vec<Draft> {
 }
 
 fn consents() -> Vec<Draft> {
-    let of = |name: &str, ask: Ask, says: &str| {
+    let of = |name: &str, ask: Ask, expected: &str| {
         let ask = ask
             .header("x-user-id", "alice")
             .header("x-forwarded-for", "203.0.113.7");
-        plain(&format!("consent/{name}")).ask(ask, says)
+        plain(&format!("consent/{name}")).ask(ask, expected)
     };
     let signals = json!({ "signals": { "gpc": "drop", "dnt": "anonymise" } });
     vec![
@@ -234,11 +235,11 @@ fn samples() -> Vec<Draft> {
         ("v5", true),
     ]
     .map(|(visitor, is_kept)| {
-        let says = if is_kept { PASSES } else { "202" };
+        let expected = if is_kept { PASSES } else { "202" };
         let ask = post().header("x-weir-visitor", visitor);
         gateway(&format!("sample/half-{visitor}"), half.clone(), json!({}))
-            .ask(ask.clone(), says)
-            .ask(ask, says)
+            .ask(ask.clone(), expected)
+            .ask(ask, expected)
     })
     .into();
     drafts.push(gateway("sample/none", json!({ "sample": 0.0 }), json!({})).ask(post(), "202"));
@@ -247,7 +248,8 @@ fn samples() -> Vec<Draft> {
 
 fn images() -> Vec<Draft> {
     let path = format!("/events.gif?type=view&key={KEY}&visitor=v1&a.sku=a%261&consent=full&_=7");
-    let of = |name: &str, ask: Ask, says: &str| plain(&format!("image/{name}")).ask(ask, says);
+    let of =
+        |name: &str, ask: Ask, expected: &str| plain(&format!("image/{name}")).ask(ask, expected);
     vec![
         of("an-event", Ask::get(&path).header("cookie", "a=b"), PASSES),
         of(
@@ -272,7 +274,8 @@ fn pages() -> Vec<Draft> {
             .header("access-control-request-method", "POST")
             .header("access-control-request-headers", "x-weir-write-key")
     };
-    let of = |name: &str, ask: Ask, says: &str| plain(&format!("page/{name}")).ask(ask, says);
+    let of =
+        |name: &str, ask: Ask, expected: &str| plain(&format!("page/{name}")).ask(ask, expected);
     vec![
         of("its-answer", post().header("origin", PAGE), PASSES),
         of(

@@ -97,12 +97,13 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 fn answers() -> Vec<Draft> {
-    let of = |name: &str, vehicles: &[u32], skus: &[&str], says: &str| {
-        shop(&format!("answer/{name}")).ask(ask(question(vehicles, skus)), format!("200 {says}"))
+    let of = |name: &str, vehicles: &[u32], skus: &[&str], expected: &str| {
+        shop(&format!("answer/{name}"))
+            .ask(ask(question(vehicles, skus)), format!("200 {expected}"))
     };
-    let hint = |name: &str, spu: &str, says: &str| {
+    let hint = |name: &str, spu: &str, expected: &str| {
         let body = json!({ "vehicles": ["1000002"], "skus": [{ "sku": "S3", "spu": spu }] });
-        shop(&format!("answer/{name}")).ask(ask(body.to_string()), format!("200 {says}"))
+        shop(&format!("answer/{name}")).ask(ask(body.to_string()), format!("200 {expected}"))
     };
     vec![
         of("fits", &[1], &["S1"], "fits"),
@@ -132,7 +133,7 @@ fn answers() -> Vec<Draft> {
 
 /// Data missing from Redis never results in "does not fit".
 fn unknown() -> Vec<Draft> {
-    let gone = routed(shop("unknown/a-sku-that-is-gone"), "S1", "9");
+    let removed = routed(shop("unknown/a-sku-that-is-gone"), "S1", "9");
     let lost = shop("unknown/a-set-that-is-lost");
     let lost_key = escape(&keys(&lost, "P1").set(&sku("S1")));
     let mut lost = lost;
@@ -140,7 +141,7 @@ fn unknown() -> Vec<Draft> {
     let mut nowhere = config();
     nowhere["redis"] = json!({ "cluster": "nowhere" });
     vec![
-        gone.ask(ask(question(&[1], &["S1"])), "200 unknown"),
+        removed.ask(ask(question(&[1], &["S1"])), "200 unknown"),
         lost.ask(ask(question(&[1], &["S1"])), "goes on"),
         shop("unknown/a-sku-that-nobody-knows").ask(ask(question(&[1], &["S9"])), "goes on"),
         shop("unknown/a-vehicle-beyond-the-map").ask(ask(question(&[11], &["S1"])), "goes on"),
@@ -154,8 +155,9 @@ fn unknown() -> Vec<Draft> {
 }
 
 fn refused() -> Vec<Draft> {
-    let of =
-        |name: &str, body: &str, says: &str| shop(&format!("refused/{name}")).ask(ask(body), says);
+    let of = |name: &str, body: &str, expected: &str| {
+        shop(&format!("refused/{name}")).ask(ask(body), expected)
+    };
     let many: Vec<String> = (0..201).map(|n| format!("S{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     vec![

@@ -76,14 +76,14 @@ fn a_limit(seed: u8) -> Draft {
             ),
             false => counts(windows.entry((user, now_ms / PER_MS)).or_insert(0), rate),
         };
-        let says = if passes {
+        let expected = if passes {
             "goes on"
         } else {
             "429 rate_limited"
         };
         draft = draft
             .after(gap_ms)
-            .ask(Ask::get("/").header("x-user-id", user), says);
+            .ask(Ask::get("/").header("x-user-id", user), expected);
     }
     draft
 }
@@ -112,8 +112,8 @@ fn a_sale(seed: u8) -> Draft {
     let mut draft = gate(name, config(), json!({ "band": "none" }), units);
     let mut holders = BTreeSet::new();
     for (gap_ms, user) in requests {
-        let has_units = i64::try_from(holders.len()).is_ok_and(|taken| taken < units);
-        let says = match (holders.contains(user), has_units) {
+        let has_units = i64::try_from(holders.len()).is_ok_and(|accepted| accepted < units);
+        let expected = match (holders.contains(user), has_units) {
             (true, _) => "goes on: granted_again",
             (false, true) => "goes on: granted",
             (false, false) => "409 sold_out",
@@ -121,7 +121,7 @@ fn a_sale(seed: u8) -> Draft {
         if has_units {
             holders.insert(user);
         }
-        draft = draft.after(gap_ms).ask(buy(user), says);
+        draft = draft.after(gap_ms).ask(buy(user), expected);
     }
     draft
 }

@@ -48,7 +48,7 @@ pub(super) fn vectors() -> Vec<Vector> {
     drafts.extend(matches());
     drafts.extend(lists());
     drafts.extend(several());
-    drafts.extend(told());
+    drafts.extend(quota_headers());
     drafts.extend(without_redis());
     drafts.extend(reloads());
     drafts.extend(of_edges());
@@ -68,8 +68,8 @@ fn algorithms() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for store in STORES {
         for algorithm in ALGORITHMS {
-            let of = |what: &str, rate: u32, burst: Option<u32>| {
-                let name = format!("{store}/{algorithm}-{what}");
+            let of = |subject: &str, rate: u32, burst: Option<u32>| {
+                let name = format!("{store}/{algorithm}-{subject}");
                 one_rule(&name, rule(algorithm, store, rate, burst))
             };
             // Requests end immediately here, so there is never a second one in flight.
@@ -162,12 +162,12 @@ fn costs() -> Vec<Draft> {
                 .ask(get("/"), PASSES)
                 .ask(get("/"), REFUSED),
         );
-        let by_header = |what: &str, value: &str, says: &str| {
+        let by_header = |subject: &str, value: &str, expected: &str| {
             let mut by_header = rule("fixed_window", store, 5, None);
             by_header["cost_header"] = json!({ "name": "x-cost", "max": 4 });
-            one_rule(&format!("{store}/cost-{what}"), by_header)
+            one_rule(&format!("{store}/cost-{subject}"), by_header)
                 .ask(get("/").header("x-cost", value), PASSES)
-                .ask(get("/").header("x-cost", "2"), says)
+                .ask(get("/").header("x-cost", "2"), expected)
         };
         drafts.push(by_header("three", "3", PASSES));
         drafts.push(by_header("four", "4", REFUSED));
@@ -453,10 +453,10 @@ fn matches() -> Vec<Draft> {
     let draft = |(name, matching, ask, is_concerned): (&str, Value, Ask, bool)| {
         let mut rule = rule("fixed_window", "local", 1, None);
         rule["match"] = matching;
-        let says = if is_concerned { REFUSED } else { PASSES };
+        let expected = if is_concerned { REFUSED } else { PASSES };
         one_rule(&format!("match/{name}"), rule)
             .ask(ask.clone(), PASSES)
-            .ask(ask, says)
+            .ask(ask, expected)
     };
     cases.into_iter().map(draft).collect()
 }
@@ -465,11 +465,11 @@ fn matches() -> Vec<Draft> {
 fn lists() -> Vec<Draft> {
     let mut drafts = Vec::new();
     for store in STORES {
-        let of = |what: &str, field: &str, value: Value| {
+        let of = |subject: &str, field: &str, value: Value| {
             let mut rule = rule("fixed_window", store, 2, None);
             rule["key"] = json!(["user"]);
             rule[field] = value;
-            one_rule(&format!("{store}/{what}"), rule)
+            one_rule(&format!("{store}/{subject}"), rule)
         };
         drafts.push(
             of("allowed", "allow", json!([["vip"]]))
@@ -525,7 +525,7 @@ fn several() -> Vec<Draft> {
 }
 
 /// Quota headers for clients.
-fn told() -> Vec<Draft> {
+fn quota_headers() -> Vec<Draft> {
     let one = || json!([rule("fixed_window", "local", 1, None)]);
     let three = |store: &str| json!([rule("gcra", store, 3, None)]);
     let grpc = Ask::new("POST", "/pkg.Service/Method").header("content-type", "application/grpc");
@@ -592,7 +592,7 @@ fn told() -> Vec<Draft> {
 
 /// Decisions while Redis does not answer.
 fn without_redis() -> Vec<Draft> {
-    let of = |choice: &str, says: [&str; 2]| {
+    let of = |choice: &str, expected: [&str; 2]| {
         let mut rule = rule("fixed_window", "redis", 1, None);
         rule["on_store_error"] = json!(choice);
         let nowhere = json!({ "redis": { "cluster": "nowhere" } });
@@ -602,8 +602,8 @@ fn without_redis() -> Vec<Draft> {
             json!([rule]),
             &nowhere,
         )
-        .ask(get("/"), says[0])
-        .ask(get("/"), says[1])
+        .ask(get("/"), expected[0])
+        .ask(get("/"), expected[1])
     };
     vec![
         of("open", [PASSES, PASSES]),

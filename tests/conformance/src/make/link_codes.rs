@@ -5,7 +5,7 @@ use weir_link::record::Link;
 use weir_link::redis::keys::LinkKeys;
 
 use super::Draft;
-use super::links::{TARGET, config, gateway, leads, record, visit};
+use super::links::{TARGET, config, gateway, record, redirects_to, visit};
 use crate::vector::Entry;
 
 /// The codes of links, as stored.
@@ -100,8 +100,8 @@ fn of(name: &str, options: Value, paths: &[(&str, Option<&str>)]) -> Vec<Draft> 
             let key = LinkKeys::new(&draft.prefix(), &id).record();
             draft.stored(key, Entry::string(record(&Link::to(target(code)))))
         });
-        let says = code.map_or_else(|| "404".to_owned(), |code| leads(&target(code)));
-        draft.ask(visit("GET", path), says)
+        let expected = code.map_or_else(|| "404".to_owned(), |code| redirects_to(&target(code)));
+        draft.ask(visit("GET", path), expected)
     };
     paths.iter().enumerate().map(draft).collect()
 }

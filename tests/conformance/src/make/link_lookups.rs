@@ -4,7 +4,7 @@ use serde_json::json;
 use weir_link::record::Link;
 
 use super::Draft;
-use super::links::{LINK, TARGET, click, config, gateway, leads, record, to, visit};
+use super::links::{LINK, TARGET, click, config, gateway, record, redirects_to, to, visit};
 
 pub(super) fn drafts() -> Vec<Draft> {
     let mut drafts = unknown();
@@ -40,42 +40,46 @@ fn lookups() -> Vec<Draft> {
             body,
         )
     };
-    let told = |head: &str, link: &Link| format!("{head}\n{}", record(link));
-    let redirect = leads(TARGET);
+    let reply = |head: &str, link: &Link| format!("{head}\n{}", record(link));
+    let redirect = redirects_to(TARGET);
     vec![
-        of("found", 200, &told("- -", &Link::to(TARGET))).ask(click(), redirect.clone()),
-        of("found-and-remembered", 200, &told("- -", &Link::to(TARGET)))
-            .ask(click(), redirect.clone())
-            .ask(click(), redirect.clone()),
+        of("found", 200, &reply("- -", &Link::to(TARGET))).ask(click(), redirect.clone()),
+        of(
+            "found-and-remembered",
+            200,
+            &reply("- -", &Link::to(TARGET)),
+        )
+        .ask(click(), redirect.clone())
+        .ask(click(), redirect.clone()),
         of(
             "with-a-click-left",
             200,
-            &told("- 1", &to(|link| link.max_clicks = 3)),
+            &reply("- 1", &to(|link| link.max_clicks = 3)),
         )
         .ask(click(), redirect.clone()),
         of(
             "with-no-click-left",
             200,
-            &told("- 0", &to(|link| link.max_clicks = 3)),
+            &reply("- 0", &to(|link| link.max_clicks = 3)),
         )
         .ask(click(), "410"),
         of(
             "disabled",
             200,
-            &told("- -", &to(|link| link.is_disabled = true)),
+            &reply("- -", &to(|link| link.is_disabled = true)),
         )
         .ask(click(), "410"),
         of(
             "ended-because-nobody-clicked",
             200,
-            &told("0 -", &to(|link| link.life_ms = 1_000)),
+            &reply("0 -", &to(|link| link.life_ms = 1_000)),
         )
         .ask(click(), "410")
         .ask(click(), "410"),
         of(
             "ended-because-nobody-clicked-with-another-target",
             200,
-            &told(
+            &reply(
                 "0 -",
                 &to(|link| {
                     link.life_ms = 1_000;
@@ -83,7 +87,7 @@ fn lookups() -> Vec<Draft> {
                 }),
             ),
         )
-        .ask(click(), leads("https://over.example/")),
+        .ask(click(), redirects_to("https://over.example/")),
         of("no-document", 200, "a page").ask(click(), "503"),
         of("an-error-of-the-origin", 500, "").ask(click(), "503"),
         of("not-found-by-somebody-else", 404, "").ask(click(), "503"),

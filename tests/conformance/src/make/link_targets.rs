@@ -10,7 +10,7 @@ use weir_link::preview::Preview;
 use weir_link::record::{Country, Link, Parameter, Rule};
 
 use super::links::{
-    AGENTS, CRAWLER, PATH, TARGET, click, config, gateway, leads, link, to, visit, with_link,
+    AGENTS, CRAWLER, PATH, TARGET, click, config, gateway, link, redirects_to, to, visit, with_link,
 };
 use super::{Draft, NOW_MS};
 
@@ -47,7 +47,7 @@ fn countries() -> Vec<Draft> {
         }
         let draft = gateway(&format!("country/{name}"), config, json!({}));
         let ask = click().header("x-geo-country", value);
-        with_link(draft, &link).ask(ask, leads(target))
+        with_link(draft, &link).ask(ask, redirects_to(target))
     };
     let trusted = Some("x-geo-country");
     [
@@ -83,7 +83,7 @@ fn parameters() -> Vec<Draft> {
     });
     let of = |(name, query, target): (&str, &str, &str)| {
         let ask = visit("GET", &format!("{PATH}{query}"));
-        link(&format!("parameter/{name}"), &to_there).ask(ask, leads(target))
+        link(&format!("parameter/{name}"), &to_there).ask(ask, redirects_to(target))
     };
     [
         ("both", "?ref=a+b&x", THERE),
@@ -108,8 +108,8 @@ fn shares() -> Vec<Draft> {
     let of = |(name, from, target): (&str, &str, &str)| {
         let ask = || click().from(from).header("user-agent", "curl/8");
         link(&format!("share/{name}"), &split)
-            .ask(ask(), leads(target))
-            .ask(ask(), leads(target))
+            .ask(ask(), redirects_to(target))
+            .ask(ask(), redirects_to(target))
     };
     [
         ("the-first", "192.0.2.7:4711", a),
@@ -139,11 +139,11 @@ fn ended() -> Vec<Draft> {
     };
     let over = |link: &mut Link| link.expires_at_ms = NOW_MS;
     vec![
-        of("by-the-link", true, false, over).ask(click(), leads(OVER)),
-        of("by-the-link-before-the-domain", true, true, over).ask(click(), leads(OVER)),
-        of("by-the-domain", false, true, over).ask(click(), leads("https://all.example/")),
+        of("by-the-link", true, false, over).ask(click(), redirects_to(OVER)),
+        of("by-the-link-before-the-domain", true, true, over).ask(click(), redirects_to(OVER)),
+        of("by-the-domain", false, true, over).ask(click(), redirects_to("https://all.example/")),
         of("by-nobody", false, false, over).ask(click(), "410"),
-        of("a-look", true, false, over).ask(visit("HEAD", PATH), leads(OVER)),
+        of("a-look", true, false, over).ask(visit("HEAD", PATH), redirects_to(OVER)),
         of("not-if-disabled", true, true, |link| {
             link.is_disabled = true
         })
@@ -151,27 +151,27 @@ fn ended() -> Vec<Draft> {
         of("before-its-end", true, true, |link| {
             link.expires_at_ms = NOW_MS + 1
         })
-        .ask(click(), leads(TARGET)),
+        .ask(click(), redirects_to(TARGET)),
         of("out-of-clicks", true, false, |link| link.max_clicks = 1)
-            .ask(click(), leads(TARGET))
-            .ask(click(), leads(OVER)),
+            .ask(click(), redirects_to(TARGET))
+            .ask(click(), redirects_to(OVER)),
     ]
 }
 
 /// Preview bots get a page, all other clients the redirect.
 fn previews() -> Vec<Draft> {
-    let shown = to(|link| {
+    let displayed = to(|link| {
         link.preview = Some(Preview {
             title: "<Spring> & more".into(),
             text: "All of \"it\"".into(),
             image: "https://i.example/a.png?b&c".into(),
         });
     });
-    let of = |name: &str, method: &str, agent: &str, says: &str| {
+    let of = |name: &str, method: &str, agent: &str, expected: &str| {
         let ask = visit(method, PATH).header("user-agent", agent);
-        link(&format!("preview/{name}"), &shown).ask(ask, says)
+        link(&format!("preview/{name}"), &displayed).ask(ask, expected)
     };
-    let redirect = leads(TARGET);
+    let redirect = redirects_to(TARGET);
     vec![
         of("whatsapp", "GET", "WhatsApp/2.23.20", "200"),
         of("facebook", "GET", "facebookexternalhit/1.1", "200"),

@@ -121,7 +121,7 @@ pub(super) fn click() -> Ask {
     visit("GET", PATH)
 }
 
-pub(super) fn leads(target: &str) -> String {
+pub(super) fn redirects_to(target: &str) -> String {
     format!("302 {target}")
 }
 
@@ -150,13 +150,14 @@ fn statuses() -> Vec<Draft> {
         let code = status.code();
         for method in ["GET", "HEAD", "POST", "PUT"] {
             let keeps_method = matches!(code, 307 | 308);
-            let says = match method {
+            let expected = match method {
                 "POST" | "PUT" if !keeps_method => "405".to_owned(),
                 _ => format!("{code} {TARGET}"),
             };
             let name = format!("status/{code}-{}", method.to_lowercase());
-            drafts
-                .push(link(&name, &to(|link| link.status = status)).ask(visit(method, PATH), says));
+            drafts.push(
+                link(&name, &to(|link| link.status = status)).ask(visit(method, PATH), expected),
+            );
         }
         // The client's cache time depends on the link's remaining time.
         let name = format!("status/{code}-ends-in-a-minute");
@@ -175,8 +176,10 @@ fn queries() -> Vec<Draft> {
             link.target = target.into();
             link.pass_query = passes;
         });
-        link(&format!("query/{name}"), &to)
-            .ask(visit("GET", &format!("{PATH}{query}")), leads(location))
+        link(&format!("query/{name}"), &to).ask(
+            visit("GET", &format!("{PATH}{query}")),
+            redirects_to(location),
+        )
     };
     vec![
         of(
@@ -239,14 +242,14 @@ fn queries() -> Vec<Draft> {
 }
 
 fn ends() -> Vec<Draft> {
-    let at = |name: &str, end_ms: u64, says: &str| {
+    let at = |name: &str, end_ms: u64, expected: &str| {
         link(
             &format!("end/{name}"),
             &to(|link| link.expires_at_ms = end_ms),
         )
-        .ask(click(), says)
+        .ask(click(), expected)
     };
-    let redirect = leads(TARGET);
+    let redirect = redirects_to(TARGET);
     vec![
         at("a-millisecond-left", NOW_MS + 1, &redirect),
         at("now", NOW_MS, "410"),
@@ -275,7 +278,7 @@ fn ends() -> Vec<Draft> {
 
 /// Links with a click limit.
 fn click_limits() -> Vec<Draft> {
-    let redirect = leads(TARGET);
+    let redirect = redirects_to(TARGET);
     let of = |name: &str, max: u64| {
         link(
             &format!("click-limit/{name}"),
@@ -318,7 +321,7 @@ fn lives() -> Vec<Draft> {
             expires_at_ms: Some(NOW_MS + left_ms),
             ..Entry::string(record(&to(|link| link.life_ms = LIFE_MS)))
         };
-        draft.stored(key, record).ask(ask, leads(TARGET))
+        draft.stored(key, record).ask(ask, redirects_to(TARGET))
     };
     vec![
         of("fresh", LIFE_MS, click()),
@@ -348,9 +351,9 @@ fn platforms() -> Vec<Draft> {
         let to = to(|link| link.rules = vec![rule]);
         for (agent, text, of) in AGENTS {
             let fits = platform == Platform::Any || of.contains(&platform);
-            let says = leads(if fits { THERE } else { TARGET });
+            let expected = redirects_to(if fits { THERE } else { TARGET });
             let ask = click().header("user-agent", text);
-            drafts.push(link(&format!("platform/{word}-{agent}"), &to).ask(ask, says));
+            drafts.push(link(&format!("platform/{word}-{agent}"), &to).ask(ask, expected));
         }
     }
     drafts
@@ -377,7 +380,7 @@ fn languages() -> Vec<Draft> {
     });
     let of = |(name, accepts, target): (&str, &str, &str)| {
         let ask = click().header("accept-language", accepts);
-        link(&format!("language/{name}"), &to).ask(ask, leads(target))
+        link(&format!("language/{name}"), &to).ask(ask, redirects_to(target))
     };
     [
         ("german", "de", "https://de.example/"),
@@ -417,16 +420,16 @@ fn apps() -> Vec<Draft> {
     let agent = |name: &str| {
         AGENTS
             .iter()
-            .find(|(known, ..)| *known == name)
+            .find(|(existing, ..)| *existing == name)
             .map_or("", |(_, text, _)| text)
     };
-    let of = |name: &str, apps: Vec<App>, agent: &str, says: &str| {
+    let of = |name: &str, apps: Vec<App>, agent: &str, expected: &str| {
         let ask = click().header("user-agent", agent);
-        link(&format!("app/{name}"), &to(|link| link.apps = apps)).ask(ask, says)
+        link(&format!("app/{name}"), &to(|link| link.apps = apps)).ask(ask, expected)
     };
     let ios = || vec![app(Platform::Ios, "shop://item/1", None)];
     let universal = "https://app.example/item/1";
-    let redirect = leads(TARGET);
+    let redirect = redirects_to(TARGET);
     vec![
         of("opened-on-an-iphone", ios(), agent("iphone"), "200"),
         of(
@@ -451,7 +454,7 @@ fn apps() -> Vec<Draft> {
             "universal",
             vec![app(Platform::Ios, universal, None)],
             agent("iphone"),
-            &leads(universal),
+            &redirects_to(universal),
         ),
         of(
             "universal-with-a-fallback",
@@ -470,7 +473,7 @@ fn apps() -> Vec<Draft> {
                 app(Platform::Mobile, "https://m.example/", None),
             ],
             agent("iphone"),
-            &leads("https://m.example/"),
+            &redirects_to("https://m.example/"),
         ),
         link("app/in-chinese", &to(|link| link.apps = ios())).ask(
             click()
@@ -494,8 +497,8 @@ fn apps() -> Vec<Draft> {
 fn hosts() -> Vec<Draft> {
     let of = |(name, host, is_ours): (&str, &str, bool)| {
         let hosts = json!({ "hosts": [HOST, "second.example"] });
-        let says = if is_ours {
-            leads(TARGET)
+        let expected = if is_ours {
+            redirects_to(TARGET)
         } else {
             "goes on".into()
         };
@@ -503,7 +506,7 @@ fn hosts() -> Vec<Draft> {
             gateway(&format!("host/{name}"), config(), hosts),
             &Link::to(TARGET),
         )
-        .ask(Ask::get(PATH).host(host), says)
+        .ask(Ask::get(PATH).host(host), expected)
     };
     [
         ("the-first", HOST, true),
@@ -529,8 +532,8 @@ fn files() -> Vec<Draft> {
         "apple_app_site_association": { "applinks": { "details": [] } },
         "assetlinks": [{ "relation": ["x"] }],
     });
-    let of = |name: &str, domain: &Value, path: &str, says: &str| {
-        gateway(&format!("file/{name}"), config(), domain.clone()).ask(visit("GET", path), says)
+    let of = |name: &str, domain: &Value, path: &str, expected: &str| {
+        gateway(&format!("file/{name}"), config(), domain.clone()).ask(visit("GET", path), expected)
     };
     let nothing = json!({});
     let unknown =
@@ -590,9 +593,9 @@ fn edits() -> Vec<Draft> {
             gateway(&format!("edit/{name}"), quick.clone(), json!({})),
             &Link::to(TARGET),
         )
-        .ask(click(), leads(TARGET))
+        .ask(click(), redirects_to(TARGET))
     };
-    let told = |draft: Draft| {
+    let reply = |draft: Draft| {
         let key = link_changes(&draft.prefix());
         let entry = (
             "1700000000500-0".to_owned(),
@@ -605,13 +608,13 @@ fn edits() -> Vec<Draft> {
     let domains = of("the-domain-has-another-host");
     let key = link_domains(&domains.prefix());
     vec![
-        with_link(told(of("another-target")), &elsewhere)
+        with_link(reply(of("another-target")), &elsewhere)
             .after_polls(1_000, 1)
-            .ask(click(), leads("https://new.example/")),
+            .ask(click(), redirects_to("https://new.example/")),
         with_link(of("not-told-of"), &elsewhere)
             .after_polls(1_000, 1)
-            .ask(click(), leads(TARGET)),
-        with_link(told(of("disabled")), &to(|link| link.is_disabled = true))
+            .ask(click(), redirects_to(TARGET)),
+        with_link(reply(of("disabled")), &to(|link| link.is_disabled = true))
             .after_polls(1_000, 1)
             .ask(click(), "410"),
         domains

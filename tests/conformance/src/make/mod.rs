@@ -82,10 +82,10 @@ fn fill(vector: &mut Vector, host: &mut EngineHost) -> Result<()> {
     let replay = host.replay_one(vector)?;
     vector.effect = replay.effect;
     for (index, (step, outcome)) in vector.steps.iter_mut().zip(replay.outcomes).enumerate() {
-        let came = outcome.summary();
-        if came != step.says {
+        let received = outcome.summary();
+        if received != step.says {
             bail!(
-                "step {index} says {:?}, and {came:?} came: {outcome:?}",
+                "step {index} says {:?}, and {received:?} came: {outcome:?}",
                 step.says
             );
         }
@@ -136,7 +136,7 @@ impl Draft {
     fn secret(mut self, name: &str) -> Self {
         let (name, secret) = SECRETS
             .iter()
-            .find(|(known, _)| *known == name)
+            .find(|(existing, _)| *existing == name)
             .expect("a secret");
         self.vector.secrets.insert((*name).into(), (*secret).into());
         self
@@ -183,13 +183,13 @@ impl Draft {
     }
 
     /// Adds a request, and a summary of its expected result.
-    fn ask(mut self, ask: Ask, says: impl Into<String>) -> Self {
+    fn ask(mut self, ask: Ask, expected: impl Into<String>) -> Self {
         self.vector.steps.push(Step {
             at_ms: self.now_ms,
             polls: std::mem::take(&mut self.polls),
             stored: std::mem::take(&mut self.changes),
             request: ask.0,
-            says: says.into(),
+            says: expected.into(),
             expect: Outcome::Unknown,
         });
         self

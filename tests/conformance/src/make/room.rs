@@ -35,8 +35,8 @@ fn config(room: Value) -> Value {
         "poll_interval_ms": POLL_MS,
         "rooms": [{ "name": ROOM, "match": { "path": { "prefix": "/shop" } }, "except": [{ "path": { "exact": "/shop/logo.svg" } }] }],
     });
-    if let (Some(known), Value::Object(more)) = (config["rooms"][0].as_object_mut(), room) {
-        known.extend(more);
+    if let (Some(existing), Value::Object(more)) = (config["rooms"][0].as_object_mut(), room) {
+        existing.extend(more);
     }
     config
 }
@@ -46,8 +46,8 @@ fn name(text: &str) -> RoomName {
 }
 
 fn ring(secret: &str) -> KeyRing {
-    let known = SECRETS.iter().find(|(name, _)| *name == secret);
-    let (_, secret) = known.expect("a secret");
+    let existing = SECRETS.iter().find(|(name, _)| *name == secret);
+    let (_, secret) = existing.expect("a secret");
     let key = SigningKey::new("k1", secret.as_bytes()).expect("a secret that is long enough");
     key.into()
 }
@@ -93,7 +93,7 @@ fn occupied(draft: Draft, count: u64) -> Draft {
 }
 
 /// After another poll of Redis, to which the engine reports its state. Its request matches no room.
-fn looked(draft: Draft) -> Draft {
+fn polled(draft: Draft) -> Draft {
     draft
         .after_polls(POLL_MS, 1)
         .ask(Ask::get("/other"), "goes on")
@@ -236,7 +236,7 @@ fn passes() -> Vec<Draft> {
 
 fn sessions() -> Vec<Draft> {
     vec![
-        looked(paused("session/young").ask(browser(&inside("alice", SESSION_MS)), "goes on")),
+        polled(paused("session/young").ask(browser(&inside("alice", SESSION_MS)), "goes on")),
         paused("session/over").ask(browser(&inside("alice", 0)), "503"),
         paused("session/in-the-header")
             .ask(program(minted(&inside("alice", SESSION_MS))), "goes on"),
@@ -248,13 +248,13 @@ fn sessions() -> Vec<Draft> {
 }
 
 fn settings() -> Vec<Draft> {
-    let of = |vector: &str, mode: Mode, says: &str| {
+    let of = |vector: &str, mode: Mode, expected: &str| {
         let setting = Setting {
             version: 1,
             mode,
             ..Setting::default()
         };
-        set(open(&format!("set/{vector}")), setting).ask(user("alice"), says)
+        set(open(&format!("set/{vector}")), setting).ask(user("alice"), expected)
     };
     let opens = |vector: &str, in_ms: u64| {
         used(
@@ -269,7 +269,7 @@ fn settings() -> Vec<Draft> {
         of("closed", Mode::Closed, "503 room_closed"),
         of("draining", Mode::Draining, "503 room_closed"),
         of("bypass", Mode::Bypass, "goes on"),
-        looked(
+        polled(
             set(
                 open("set/closed-for-who-waits"),
                 Setting {

@@ -115,18 +115,18 @@ fn switches() -> Vec<Draft> {
             let sales = json!({ "switch": switch, "sales": [sale(json!({ "state": state }))] });
             let key = catalogue(&draft.prefix());
             draft = draft.text(key, sales.to_string());
-            let (_, says) = STATES[of_all.max(of_one)];
-            drafts.push(draft.ask(buy("alice"), says));
+            let (_, expected) = STATES[of_all.max(of_one)];
+            drafts.push(draft.ask(buy("alice"), expected));
         }
     }
     drafts
 }
 
 fn windows() -> Vec<Draft> {
-    let of = |name: &str, starts: i64, ends: i64, says: &str| {
+    let of = |name: &str, starts: i64, ends: i64, expected: &str| {
         let at = |from_now: i64| NOW_MS.saturating_add_signed(from_now);
         let change = json!({ "starts_at_ms": at(starts), "ends_at_ms": at(ends) });
-        gate(format!("sale/windows/{name}"), config(), change, 2).ask(buy("alice"), says)
+        gate(format!("sale/windows/{name}"), config(), change, 2).ask(buy("alice"), expected)
     };
     vec![
         of("a-day-before", 86_400_000, 90_000_000, "403 not_started"),
@@ -141,8 +141,8 @@ fn windows() -> Vec<Draft> {
 }
 
 fn users() -> Vec<Draft> {
-    let of = |name: &str, user: &str, says: &str| {
-        gate(format!("sale/users/{name}"), config(), json!({}), 2).ask(buy(user), says)
+    let of = |name: &str, user: &str, expected: &str| {
+        gate(format!("sale/users/{name}"), config(), json!({}), 2).ask(buy(user), expected)
     };
     let longest = "x".repeat(128);
     vec![
@@ -167,9 +167,9 @@ fn users() -> Vec<Draft> {
 }
 
 fn paths() -> Vec<Draft> {
-    let of = |name: &str, method: &str, path: &str, says: &str| {
+    let of = |name: &str, method: &str, path: &str, expected: &str| {
         let ask = Ask::new(method, path).header("x-user-id", "alice");
-        gate(format!("sale/paths/{name}"), config(), json!({}), 2).ask(ask, says)
+        gate(format!("sale/paths/{name}"), config(), json!({}), 2).ask(ask, expected)
     };
     vec![
         of("buy", "POST", "/sales/s/orders", "goes on: granted"),
@@ -289,7 +289,7 @@ fn stocks() -> Vec<Draft> {
 /// Reservations and blocks, and checks that an operator disables.
 fn checks() -> Vec<Draft> {
     let mut drafts = Vec::new();
-    for (word, skips, reserved, blocked, says) in [
+    for (word, skips, reserved, blocked, expected) in [
         ("reserved", json!({}), true, false, "goes on: granted"),
         ("not-reserved", json!({}), false, false, "403 not_reserved"),
         (
@@ -326,7 +326,7 @@ fn checks() -> Vec<Draft> {
         if blocked {
             draft = draft.stored(keys.blocked(bucket), alice());
         }
-        drafts.push(draft.ask(buy("alice"), says));
+        drafts.push(draft.ask(buy("alice"), expected));
     }
     let page = json!({ "degrade": { "static_page": true } });
     drafts.push(
@@ -423,10 +423,10 @@ fn origins() -> Vec<Draft> {
             "",
         )
     };
-    let next = |draft: Draft, says: &str| {
+    let next = |draft: Draft, expected: &str| {
         draft
             .ask(buy("alice"), "goes on: granted")
-            .ask(buy("bob"), says)
+            .ask(buy("bob"), expected)
     };
     back.map(|status| next(of(status), "goes on: granted"))
         .into_iter()
@@ -507,12 +507,13 @@ fn statuses() -> Vec<Draft> {
     // Polls detect an operator's changes.
     let mut quick = config();
     quick["poll_interval_ms"] = json!(50);
-    let seen = gate("sale/status/a-poll-sees-the-switch", quick, json!({}), 2)
+    let observed = gate("sale/status/a-poll-sees-the-switch", quick, json!({}), 2)
         .ask(Ask::get("/sales/s"), "200")
         .ask(buy("alice"), "goes on: granted");
-    let key = catalogue(&seen.prefix());
+    let key = catalogue(&observed.prefix());
     drafts.push(
-        seen.text(key, document(2, &sale(json!({ "state": "closed" }))))
+        observed
+            .text(key, document(2, &sale(json!({ "state": "closed" }))))
             .after_polls(1_000, 1)
             .ask(Ask::get("/sales/s"), "200")
             .ask(buy("bob"), "403 closed"),
@@ -645,12 +646,12 @@ fn gate_limits() -> Vec<Draft> {
 fn without_redis() -> Vec<Draft> {
     let mut nowhere = config();
     nowhere["redis"] = json!({ "cluster": "nowhere" });
-    let of = |name: &str, ask: Ask, says: &str| {
+    let of = |name: &str, ask: Ask, expected: &str| {
         Draft::new(format!("sale/no-redis/{name}"), ENGINE, nowhere.clone())
             .secret("WEIR_CLAIM_SECRET")
             .secret("WEIR_TOKEN_SECRET")
             .secret("WEIR_OLD_TOKEN_SECRET")
-            .ask(ask, says)
+            .ask(ask, expected)
     };
     vec![
         of("buy", buy("alice"), "503 unavailable"),

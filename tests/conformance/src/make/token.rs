@@ -48,7 +48,7 @@ fn minted_with(ring: &KeyRing, sale: &str, user: &str, at_ms: u64) -> String {
     mint(ring, &sale, &user, at_ms)
 }
 
-fn wanted(name: impl std::fmt::Display) -> Draft {
+fn with_token(name: impl std::fmt::Display) -> Draft {
     gate(
         format!("token/{name}"),
         config(),
@@ -71,8 +71,8 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 fn checkouts() -> Vec<Draft> {
-    let of = |name: &str, change: serde_json::Value, says: &str| {
-        gate(format!("token/checkout/{name}"), config(), change, 2).ask(checkout("alice"), says)
+    let of = |name: &str, change: serde_json::Value, expected: &str| {
+        gate(format!("token/checkout/{name}"), config(), change, 2).ask(checkout("alice"), expected)
     };
     let mut without_keys = config();
     without_keys
@@ -81,8 +81,8 @@ fn checkouts() -> Vec<Draft> {
         .remove("token");
     without_keys["checkout_routes"] = json!([]);
     vec![
-        wanted("matrix/minted").ask(checkout("alice"), "200 token_minted"),
-        wanted("matrix/accepted").after(1_000).ask(
+        with_token("matrix/minted").ask(checkout("alice"), "200 token_minted"),
+        with_token("matrix/accepted").after(1_000).ask(
             buy("alice").header(TOKEN, minted("s", "alice", NOW_MS)),
             "goes on: granted",
         ),
@@ -110,7 +110,7 @@ fn checkouts() -> Vec<Draft> {
         )
         .secret("WEIR_CLAIM_SECRET")
         .ask(checkout("alice"), "goes on"),
-        wanted("checkout/sold-out-is-told-there").ask(buy("alice"), "403 invalid_token"),
+        with_token("checkout/sold-out-is-told-there").ask(buy("alice"), "403 invalid_token"),
     ]
 }
 
@@ -121,9 +121,9 @@ fn challenges() -> Vec<Draft> {
         gate(format!("token/challenge/{name}"), config(), work, 2)
     };
     let solved = |user: &str, at_ms| checkout(user).header(SOLUTION, solution(user, at_ms));
-    let (asked, minted) = ("403 challenge_required", "200 token_minted");
+    let (requested, minted) = ("403 challenge_required", "200 token_minted");
     vec![
-        of("asked").ask(checkout("alice"), asked),
+        of("asked").ask(checkout("alice"), requested),
         of("solved").ask(solved("alice", NOW_MS), minted),
         of("solved-and-asked-again")
             .ask(solved("alice", NOW_MS), minted)
@@ -131,10 +131,10 @@ fn challenges() -> Vec<Draft> {
             .ask(solved("alice", NOW_MS), minted),
         of("solved-for-another-user").ask(
             checkout("bob").header(SOLUTION, solution("alice", NOW_MS)),
-            asked,
+            requested,
         ),
-        of("solved-too-late").ask(solved("alice", NOW_MS - VALID_MS), asked),
-        of("not-well-formed").ask(checkout("alice").header(SOLUTION, "1"), asked),
+        of("solved-too-late").ask(solved("alice", NOW_MS - VALID_MS), requested),
+        of("not-well-formed").ask(checkout("alice").header(SOLUTION, "1"), requested),
         gate(
             "token/challenge/captcha-of-nobody",
             config(),
@@ -153,8 +153,8 @@ fn solution(user: &str, at_ms: u64) -> String {
         SaleId::new("s").expect("a sale"),
         UserId::new(user).expect("a user"),
     );
-    let asked = challenge::ask(&ring, &sale, &user, BITS, at_ms);
-    let mut solutions = (0_u32..).map(|counter| format!("{asked}:{counter}"));
+    let requested = challenge::ask(&ring, &sale, &user, BITS, at_ms);
+    let mut solutions = (0_u32..).map(|counter| format!("{requested}:{counter}"));
     let is_one =
         |text: &String| challenge::check(&ring, text.as_bytes(), &sale, &user, BITS, at_ms).is_ok();
     solutions.find(is_one).expect("a solution")
@@ -162,10 +162,10 @@ fn solution(user: &str, at_ms: u64) -> String {
 
 /// A token is valid only between its minimum and maximum age.
 fn ages() -> Vec<Draft> {
-    let of = |name: &str, age_ms: i64, says: &str| {
+    let of = |name: &str, age_ms: i64, expected: &str| {
         let at_ms = NOW_MS.saturating_add_signed(-age_ms);
         let ask = buy("alice").header(TOKEN, minted("s", "alice", at_ms));
-        wanted(format!("age/{name}")).ask(ask, says)
+        with_token(format!("age/{name}")).ask(ask, expected)
     };
     vec![
         of("fresh", 0, "403 token_too_young"),
@@ -176,7 +176,7 @@ fn ages() -> Vec<Draft> {
         of("a-millisecond-too-old", 600_001, "403 invalid_token"),
         of("within-the-skew", -2_000, "403 token_too_young"),
         of("from-the-future", -2_001, "403 invalid_token"),
-        wanted("age/it-grows-up")
+        with_token("age/it-grows-up")
             .ask(
                 buy("alice").header(TOKEN, minted("s", "alice", NOW_MS)),
                 "403 token_too_young",
@@ -196,8 +196,8 @@ fn ages() -> Vec<Draft> {
 
 fn others() -> Vec<Draft> {
     let old = NOW_MS - 5_000;
-    let of = |name: &str, token: String, says: &str| {
-        wanted(format!("other/{name}")).ask(buy("alice").header(TOKEN, token), says)
+    let of = |name: &str, token: String, expected: &str| {
+        with_token(format!("other/{name}")).ask(buy("alice").header(TOKEN, token), expected)
     };
     vec![
         of(
@@ -264,7 +264,7 @@ fn damaged() -> Vec<Draft> {
     ];
     let of = |(name, token): (&str, String)| {
         let ask = buy("alice").header(TOKEN, token);
-        wanted(format!("damaged/{name}")).ask(ask, "403 invalid_token")
+        with_token(format!("damaged/{name}")).ask(ask, "403 invalid_token")
     };
     let twice = buy("alice")
         .header(TOKEN, good.clone())
@@ -273,8 +273,8 @@ fn damaged() -> Vec<Draft> {
         .map(of)
         .into_iter()
         .chain([
-            wanted("damaged/twice").ask(twice, "403 invalid_token"),
-            wanted("damaged/not-at-all")
+            with_token("damaged/twice").ask(twice, "403 invalid_token"),
+            with_token("damaged/not-at-all")
                 .ask(buy("alice").header(TOKEN, good.clone()), "goes on: granted"),
         ])
         .collect()

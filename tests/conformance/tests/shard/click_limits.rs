@@ -68,7 +68,7 @@ impl Object {
 
     /// The status of the answer; 0 for none.
     fn status(&self, path: &str) -> u16 {
-        send(self.server.address, &visit(path)).map_or(0, |got| got.status)
+        send(self.server.address, &visit(path)).map_or(0, |actual| actual.status)
     }
 
     fn set(&self, record: &str) {
@@ -161,7 +161,7 @@ fn repeated_click_id_is_counted_and_refunded_once() {
         counter: 7,
         sequence,
     };
-    let left = |sequence| {
+    let remaining = |sequence| {
         let call = link_read::call(&keys(), 100, Purpose::Click(click(sequence)));
         let read: Option<Read> = link_read::parse(&object.call(&call)).unwrap();
         read.unwrap().clicks_left.unwrap()
@@ -170,21 +170,21 @@ fn repeated_click_id_is_counted_and_refunded_once() {
         let reply = object.call(&link_back::call(&keys(), click(sequence)));
         link_back::parse(&reply).unwrap()
     };
-    assert_eq!([left(1), left(1)], [MAX, MAX]);
+    assert_eq!([remaining(1), remaining(1)], [MAX, MAX]);
     object.kill(NAME);
-    assert_eq!([left(1), left(2)], [MAX, MAX - 1]);
+    assert_eq!([remaining(1), remaining(2)], [MAX, MAX - 1]);
     assert_eq!([back(1), back(1)], [true, false]);
     object.kill(NAME);
     // It arrives late, and uses no click.
-    assert_eq!(left(1), MAX - 1);
+    assert_eq!(remaining(1), MAX - 1);
     assert_eq!(object.used(), 1);
     // The whole log at once, including a record.
     for sequence in 3..263 {
-        left(sequence);
+        remaining(sequence);
         back(sequence);
     }
     object.kill(NAME);
-    assert_eq!([left(2), object.used()], [MAX - 1, 1]);
+    assert_eq!([remaining(2), object.used()], [MAX - 1, 1]);
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn edge_counts_nothing_in_objects_when_limits_are_elsewhere() {
         let Some(object) = Object::counting(prefix) else {
             return;
         };
-        let got = object.send(&visit(LIMITED));
-        let text = String::from_utf8_lossy(&got.body).into_owned();
-        assert_eq!(got.status, 503, "{text}");
+        let actual = object.send(&visit(LIMITED));
+        let text = String::from_utf8_lossy(&actual.body).into_owned();
+        assert_eq!(actual.status, 503, "{text}");
         assert!(text.contains("click_limits_in_objects"), "{text}");
         assert_eq!(object.used(), 0);
     }

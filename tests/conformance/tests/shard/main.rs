@@ -146,8 +146,8 @@ impl Object {
     }
 
     fn send(&self, ask: &Ask) -> ClientResponse {
-        let got = send(self.server.address, ask);
-        got.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
+        let actual = send(self.server.address, ask);
+        actual.unwrap_or_else(|error| panic!("{error:#}: {}", self.server.log()))
     }
 
     fn run(&self, call: &Call) -> weir_base::resp::Value {
@@ -165,9 +165,9 @@ impl Object {
     fn command(&self, name: &str, commands: &[u8]) -> weir_base::resp::Value {
         let body = body_of(name, commands);
         let sha256 = digest(&body);
-        let got = self.send(&ask_object(name, body, &next_id(), &sha256));
-        assert_eq!(got.status, 200, "{got:?} {}", self.server.log());
-        decode(&got.body).unwrap().0
+        let actual = self.send(&ask_object(name, body, &next_id(), &sha256));
+        assert_eq!(actual.status, 200, "{actual:?} {}", self.server.log());
+        decode(&actual.body).unwrap().0
     }
 
     /// Aborts the object of this name, with all waiting requests.
@@ -350,7 +350,7 @@ impl Object {
         // A gateway would answer 201. The edge polls the origin once a second, and a busy machine takes longer.
         let has_heard = (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
-            send(self.server.address, &status).is_ok_and(|got| got.status == 200)
+            send(self.server.address, &status).is_ok_and(|actual| actual.status == 200)
         });
         assert!(has_heard, "{}", self.server.log());
         self.world.traffic().seen.clear();
@@ -358,7 +358,7 @@ impl Object {
 
     /// All users at once, each on a new connection. Returns each one's status, 0 for none.
     fn rush(&self) -> Vec<u16> {
-        let ask = |user| send(self.server.address, &buyer(user)).map_or(0, |got| got.status);
+        let ask = |user| send(self.server.address, &buyer(user)).map_or(0, |actual| actual.status);
         std::thread::scope(|scope| {
             let asks: Vec<_> = (0..USERS)
                 .map(|user| scope.spawn(move || ask(user)))
@@ -373,7 +373,7 @@ impl Object {
         let traffic = self.world.traffic();
         let claim = |headers: &Vec<(String, String)>| {
             let all = |name: &str| {
-                let named = headers.iter().filter(|(known, _)| known == name);
+                let named = headers.iter().filter(|(existing, _)| existing == name);
                 let values: Vec<String> = named.map(|(_, value)| value.clone()).collect();
                 values
             };
@@ -425,8 +425,8 @@ fn edge_sells_each_unit_once_when_workerd_crashes() {
     let before = object.claims();
     object.hear(2, Some("weir"));
     let statuses = object.rush();
-    let got = statuses.iter().filter(|status| **status == 201).count() as u64;
-    assert_eq!(got, UNITS, "{statuses:?} {}", object.server.log());
+    let actual = statuses.iter().filter(|status| **status == 201).count() as u64;
+    assert_eq!(actual, UNITS, "{statuses:?} {}", object.server.log());
     assert_eq!(sums(&object.audits()), (0, UNITS));
     let after = object.claims();
     let units: BTreeSet<(u32, u64)> = after
@@ -452,7 +452,10 @@ fn client_claim_is_ignored_and_refusal_by_origin_releases_it() {
     assert_eq!(object.send(&buyer(0)).status, 201);
     let stolen = object.world.traffic().seen[0].clone();
     for name in [CLAIM, CLAIM_SIGNATURE, EDGE, EDGE_SIGNATURE] {
-        let value = stolen.iter().find(|(known, _)| known == name).unwrap();
+        let value = stolen
+            .iter()
+            .find(|(existing, _)| existing == name)
+            .unwrap();
         thief
             .headers
             .push((name.to_owned(), value.1.clone().into_bytes()));
@@ -463,13 +466,13 @@ fn client_claim_is_ignored_and_refusal_by_origin_releases_it() {
     assert_eq!(claims["user-1"].user.as_str(), "user-1");
     assert_eq!(sums(&object.audits()), (UNITS - 2, 2));
     // Without a user ID there is no claim.
-    let mut nobody = buyer(2);
-    nobody.headers.clear();
-    assert_eq!(object.send(&nobody).status, 401);
-    nobody
+    let mut anonymous = buyer(2);
+    anonymous.headers.clear();
+    assert_eq!(object.send(&anonymous).status, 401);
+    anonymous
         .headers
         .push(("x-user-id".into(), b"a\xffb".to_vec()));
-    assert_eq!(object.send(&nobody).status, 401);
+    assert_eq!(object.send(&anonymous).status, 401);
     // The origin refuses the third.
     object.world.traffic().gateway = Some((422, Vec::new(), String::new()));
     assert_eq!(object.send(&buyer(3)).status, 422);
@@ -486,9 +489,9 @@ fn edge_sells_nothing_from_objects_when_stock_is_elsewhere() {
         let Some(object) = Object::selling(stock_in_objects) else {
             return;
         };
-        let got = object.send(&buyer(0));
-        let text = String::from_utf8_lossy(&got.body).into_owned();
-        assert_eq!(got.status, 503, "{text}");
+        let actual = object.send(&buyer(0));
+        let text = String::from_utf8_lossy(&actual.body).into_owned();
+        assert_eq!(actual.status, 503, "{text}");
         assert!(text.contains("stock_in_objects"), "{text}");
         assert_eq!(sums(&object.audits()), (UNITS, 0));
         assert_eq!(object.world.traffic().seen.len(), 0);

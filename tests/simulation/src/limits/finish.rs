@@ -48,8 +48,8 @@ pub(super) fn run(world: &mut World) {
         }
     }
     if world.stage().violation.is_none() && world.witness.fallbacks > fallbacks {
-        let what = "a request was decided without Redis, which was there";
-        world.stage().violate(what.into());
+        let subject = "a request was decided without Redis, which was there";
+        world.stage().violate(subject.into());
     }
     world.run_ms(LATE_MS);
     if world.stage().violation.is_none() {
@@ -71,9 +71,9 @@ fn asks(user: u32, for_ms: u64) -> Client {
 fn hear(world: &mut World, place: WorkerLife, client: Client) -> LimitsAnswer {
     let id = world.ask(place, client);
     let end_us = world.now_us() + 2 * world.decided_within_us();
-    world.run_until(end_us, |world| world.heard.contains_key(&id));
-    let heard = world.heard.get(&id).cloned();
-    heard.unwrap_or(LimitsAnswer::Nothing)
+    world.run_until(end_us, |world| world.received.contains_key(&id));
+    let received = world.received.get(&id).cloned();
+    received.unwrap_or(LimitsAnswer::Nothing)
 }
 
 /// Each worker queries Redis until its breaker is closed, with a separate user, whose limit is not reached.
@@ -114,15 +114,15 @@ fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
         return;
     }
     let LimitsAnswer::Refused { retry_after_s } = refused else {
-        let what = format!("after {count} requests in {took_ms} ms: {refused:?}");
-        return world.stage().violate(what);
+        let message = format!("after {count} requests in {took_ms} ms: {refused:?}");
+        return world.stage().violate(message);
     };
     let (least, most) = quota(rule, took_ms);
     if count > most || (count < least && world.plan.second == Second::None) {
-        let what = format!(
+        let message = format!(
             "{count} requests passed at {place:?} in {took_ms} ms: {least} to {most} were allowed"
         );
-        return world.stage().violate(what);
+        return world.stage().violate(message);
     }
     let again = wait_and_ask(world, place, retry_after_s);
     // The other rule's refusals were in a slice of this rule, which has expired, so this rule now determines the wait.
@@ -134,8 +134,8 @@ fn whole_quota(world: &mut World, rule: Rule, place: WorkerLife) {
         again => again,
     };
     if !matches!(last, LimitsAnswer::Passed { .. }) && world.stage().violation.is_none() {
-        let what = format!("told to wait {retry_after_s} s, and then: {last:?}");
-        world.stage().violate(what);
+        let message = format!("told to wait {retry_after_s} s, and then: {last:?}");
+        world.stage().violate(message);
     }
 }
 
@@ -169,7 +169,7 @@ fn nothing_remembered(world: &mut World) {
     let open = world.open_requests();
     let remembered = world.stage().remembered_streams();
     if open > 0 || remembered > 0 {
-        let what = format!("{open} requests are open, {remembered} streams are remembered");
-        world.stage().violate(what);
+        let message = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(message);
     }
 }

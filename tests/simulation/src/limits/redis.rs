@@ -62,7 +62,7 @@ struct Ask {
 /// The answer to one charge.
 struct Answer {
     check: Check,
-    taken: u32,
+    used: u32,
 }
 
 /// A call's numbers, and its keys and quotas.
@@ -157,7 +157,11 @@ impl Redis {
         let mut numbers = Vec::new();
         while let Some(count) = terms.numbers.next() {
             let asks: Vec<Ask> = (0..count).map(|_| terms.ask()).collect();
-            for Answer { check, taken } in self.decide(&asks, now_ms) {
+            for Answer {
+                check,
+                used: accepted,
+            } in self.decide(&asks, now_ms)
+            {
                 let wait_ms = match self.mutation {
                     Some(Mutation::WaitToldTooShort) => check.wait_ms.div_ceil(8),
                     _ => check.wait_ms,
@@ -167,7 +171,7 @@ impl Redis {
                     integer(check.remaining),
                     integer(check.reset_ms),
                     integer(check.mark),
-                    integer(taken),
+                    integer(accepted),
                 ]);
             }
         }
@@ -175,17 +179,17 @@ impl Redis {
     }
 
     fn decide(&mut self, asks: &[Ask], now_ms: u64) -> Vec<Answer> {
-        let mut asked = BTreeMap::<&[u8], u32>::new();
+        let mut requests = BTreeMap::<&[u8], u32>::new();
         let mut dues = Vec::new();
         let mut answers = Vec::new();
         for ask in asks {
-            let asked = asked.entry(&ask.key).or_default();
-            let before = (*asked).min(ask.quota.burst());
-            *asked = asked.saturating_add(ask.cost);
-            dues.push((*asked).min(ask.quota.burst()) - before);
+            let requests = requests.entry(&ask.key).or_default();
+            let before = (*requests).min(ask.quota.burst());
+            *requests = requests.saturating_add(ask.cost);
+            dues.push((*requests).min(ask.quota.burst()) - before);
             let check = self.state(&ask.key, &ask.quota, now_ms);
-            let check = check.check(&ask.quota, *asked);
-            answers.push(Answer { check, taken: 0 });
+            let check = check.check(&ask.quota, *requests);
+            answers.push(Answer { check, used: 0 });
         }
         if !answers.iter().all(|answer| answer.check.is_allowed()) {
             return answers;
@@ -194,17 +198,18 @@ impl Redis {
             self.charge(ask, *due, now_ms);
         }
         for ((ask, due), answer) in asks.iter().zip(dues).zip(&mut answers) {
-            let left = self.state(&ask.key, &ask.quota, now_ms);
-            let more = ask.extra.min(left.check(&ask.quota, 0).remaining);
+            let remaining = self.state(&ask.key, &ask.quota, now_ms);
+            let more = ask.extra.min(remaining.check(&ask.quota, 0).remaining);
             if self.mutation != Some(Mutation::SliceNotCharged) {
                 self.charge(ask, more, now_ms);
             }
-            answer.taken = due + more;
+            answer.used = due + more;
         }
         for (ask, answer) in asks.iter().zip(&mut answers) {
-            let left = self.state(&ask.key, &ask.quota, now_ms);
-            let left = left.check(&ask.quota, 0);
-            (answer.check.remaining, answer.check.reset_ms) = (left.remaining, left.reset_ms);
+            let remaining = self.state(&ask.key, &ask.quota, now_ms);
+            let remaining = remaining.check(&ask.quota, 0);
+            (answer.check.remaining, answer.check.reset_ms) =
+                (remaining.remaining, remaining.reset_ms);
         }
         answers
     }
@@ -254,8 +259,8 @@ impl Redis {
             _ => now_ms,
         };
         match self.data.limits.get(key) {
-            Some(kept) if kept.quota.algorithm() == quota.algorithm() => {
-                kept.state.at(quota, now_ms)
+            Some(retained) if retained.quota.algorithm() == quota.algorithm() => {
+                retained.state.at(quota, now_ms)
             }
             _ => State::new(quota, now_ms),
         }

@@ -143,8 +143,9 @@ impl Witness {
             let ms = (now_us - from_us).div_ceil(1_000);
             let most = self.bound(ms)?;
             if units > most {
-                let what = format!("user {user} had {units} units in {ms} ms, {most} are allowed");
-                return Some(what);
+                let message =
+                    format!("user {user} had {units} units in {ms} ms, {most} are allowed");
+                return Some(message);
             }
         }
         None

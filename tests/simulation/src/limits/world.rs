@@ -78,8 +78,8 @@ pub(super) struct World {
     stage: Stage<Engine, LimitsEvent>,
     pub(super) redis: Redis,
     config: CheckedConfig,
-    asked: BTreeMap<RequestId, Client>,
-    pub(super) heard: BTreeMap<RequestId, LimitsAnswer>,
+    requested: BTreeMap<RequestId, Client>,
+    pub(super) received: BTreeMap<RequestId, LimitsAnswer>,
     pub(super) witness: Witness,
 }
 
@@ -89,8 +89,8 @@ impl World {
             stage: Stage::new(plan.seed, plan.crew, &plan.faults, options),
             redis: Redis::new(plan.loses_data(), options.mutation),
             config: config(plan),
-            asked: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            requested: BTreeMap::new(),
+            received: BTreeMap::new(),
             witness: Witness::new(plan),
             plan: plan.clone(),
         };
@@ -113,7 +113,7 @@ impl World {
     /// A client sends a request to a worker, which may decide it immediately.
     pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
-        self.asked.insert(id, client);
+        self.requested.insert(id, client);
         let (user, cost) = (client.user.to_string(), client.cost.to_string());
         let headers = Headers::new(&[
             (":method", "GET"),
@@ -229,14 +229,14 @@ impl Simulation for World {
     }
 
     fn decided(&mut self, request: RequestId, decision: Decision) {
-        let client = self.asked[&request];
-        let heard = match decision {
+        let client = self.requested[&request];
+        let received = match decision {
             Decision::WentOn { place, stream } => {
                 let now_us = self.stage.queue.now_us();
                 let (user, cost) = (client.user, client.cost);
                 let wrong = self.witness.pass(request, user, cost, now_us, &self.redis);
-                if let Some(what) = wrong {
-                    self.stage.violate(what);
+                if let Some(subject) = wrong {
+                    self.stage.violate(subject);
                 }
                 let ends = LimitsEvent::Ends {
                     request,
@@ -257,7 +257,7 @@ impl Simulation for World {
             Decision::Answered(answer) => self.refused(&answer),
             Decision::Broken | Decision::Left => LimitsAnswer::Nothing,
         };
-        let (word, done) = match &heard {
+        let (word, done) = match &received {
             LimitsAnswer::Passed { .. } => ("passed", "passed"),
             LimitsAnswer::Refused { .. } => ("refused", "refused"),
             LimitsAnswer::Unavailable => ("unavailable", "unavailable"),
@@ -269,8 +269,8 @@ impl Simulation for World {
         let now_us = self.stage.queue.now_us();
         self.stage
             .trace
-            .line(now_us, || format!("request {request}: {heard:?}"));
-        self.heard.insert(request, heard);
+            .line(now_us, || format!("request {request}: {received:?}"));
+        self.received.insert(request, received);
     }
 
     fn fetch(&mut self, _place: WorkerLife, _id: FetchId, _fetch: Fetch) {

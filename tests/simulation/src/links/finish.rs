@@ -68,9 +68,9 @@ fn hear(world: &mut World, place: WorkerLife, code: u32, kind: Kind) -> ClickAns
     };
     let id = world.ask(place, client);
     let end_us = world.now_us() + 2 * world.decided_within_us();
-    world.run_until(end_us, |world| world.heard.contains_key(&id));
-    let heard = world.heard.get(&id).cloned();
-    heard.unwrap_or(ClickAnswer::Nothing)
+    world.run_until(end_us, |world| world.received.contains_key(&id));
+    let received = world.received.get(&id).cloned();
+    received.unwrap_or(ClickAnswer::Nothing)
 }
 
 /// Requests every link from every worker, without a click.
@@ -80,17 +80,17 @@ fn ask_all(world: &mut World, mut look: impl FnMut(&mut World, (WorkerLife, u32,
             if world.stage().violation.is_some() {
                 return;
             }
-            let heard = hear(world, place, code, Kind::Head);
-            look(world, (place, code, heard));
+            let received = hear(world, place, code, Kind::Head);
+            look(world, (place, code, received));
             // The configuration limits the rate of lookups.
             world.run_ms(60);
         }
     }
 }
 
-fn says_what_is(world: &mut World, (place, code, heard): (WorkerLife, u32, ClickAnswer)) {
+fn says_what_is(world: &mut World, (place, code, received): (WorkerLife, u32, ClickAnswer)) {
     let now = world.sql.now(code);
-    let is_right = match (now, &heard) {
+    let is_right = match (now, &received) {
         (CodeState::Nothing, ClickAnswer::Unknown) | (CodeState::Disabled, ClickAnswer::Gone) => {
             true
         }
@@ -99,8 +99,8 @@ fn says_what_is(world: &mut World, (place, code, heard): (WorkerLife, u32, Click
         _ => false,
     };
     if !is_right && world.stage().violation.is_none() {
-        let what = format!("code {code} is {now:?}, {place:?} says {heard:?}");
-        world.stage().violate(what);
+        let message = format!("code {code} is {now:?}, {place:?} says {received:?}");
+        world.stage().violate(message);
     }
 }
 
@@ -114,8 +114,8 @@ fn give_away(world: &mut World, code: u32) {
             ClickAnswer::LedOn(_) => {}
             ClickAnswer::Gone => break,
             other if world.stage().violation.is_none() => {
-                let what = format!("code {code} at {place:?}: {other:?}");
-                return world.stage().violate(what);
+                let message = format!("code {code} at {place:?}: {other:?}");
+                return world.stage().violate(message);
             }
             _ => return,
         }
@@ -126,8 +126,8 @@ fn give_away(world: &mut World, code: u32) {
     let led_on = world.witness.led_on.get(&code).copied().unwrap_or(0);
     let all = world.plan.clicks_max;
     if led_on != all {
-        let what = format!("{led_on} clicks of code {code} led on, it had {all}");
-        world.stage().violate(what);
+        let message = format!("{led_on} clicks of code {code} led on, it had {all}");
+        world.stage().violate(message);
     }
 }
 
@@ -141,13 +141,13 @@ fn is_lossy(world: &World) -> bool {
 fn books_are_right(world: &mut World) {
     let is_whole = !is_lossy(world);
     let wrong = (0..CODES).find_map(|code| world.witness.counted(code, &world.sql, is_whole));
-    if let Some(what) = wrong {
-        return world.stage().violate(what);
+    if let Some(subject) = wrong {
+        return world.stage().violate(subject);
     }
     let open = world.open_requests();
     let remembered = world.stage().remembered_streams();
     if open > 0 || remembered > 0 {
-        let what = format!("{open} requests are open, {remembered} streams are remembered");
-        world.stage().violate(what);
+        let subject = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(subject);
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum Done {
 #[derive(Debug, Default)]
 pub(super) struct Bus {
     /// The requests, with their tasks: the world takes them after each step of a task.
-    pub(super) asked: Vec<(TaskId, OpId, TaskOperation)>,
+    pub(super) requested: Vec<(TaskId, OpId, TaskOperation)>,
     pub(super) done: BTreeMap<OpId, Done>,
     next_op: OpId,
     /// The running task.
@@ -99,7 +99,7 @@ impl Io {
         let id = bus.next_op;
         bus.next_op += 1;
         let running = bus.running;
-        bus.asked.push((running, id, op));
+        bus.requested.push((running, id, op));
         Wait {
             bus: Rc::clone(&self.bus),
             op: id,

@@ -266,8 +266,8 @@ impl Origin {
             return Ok(false);
         }
         let (key, id) = (keys::link_changes(PREFIX), &written.change);
-        let told = self.io.send(&[b"XRANGE", &key, id, id]).await?;
-        Ok(matches!(told, Value::Array(changes) if !changes.is_empty()))
+        let reply = self.io.send(&[b"XRANGE", &key, id, id]).await?;
+        Ok(matches!(reply, Value::Array(changes) if !changes.is_empty()))
     }
 
     async fn write_to_redis(&self, code: u32, link: Option<&Link>) -> Result<Vec<u8>, NoAnswer> {
@@ -320,8 +320,8 @@ impl Origin {
             return Ok(());
         }
         let before_ms = self.io.now_ms().saturating_sub(YOUNG_MS);
-        let left = self.io.sql(move |sql| sql.unpublished(before_ms)).await?;
-        for (code, version) in left {
+        let remaining = self.io.sql(move |sql| sql.unpublished(before_ms)).await?;
+        for (code, version) in remaining {
             if self.was_kept(code, version, before_ms).await? {
                 let mark = move |sql: &mut Sql| sql.mark_published(code, version);
                 self.io.sql(mark).await?;

@@ -95,8 +95,8 @@ impl Redis {
             b"SET" => self.set_command(words),
             b"UNLINK" => {
                 let keys = words[1..].iter();
-                let gone = keys.filter(|key| self.data.strings.remove(*key).is_some());
-                integer(gone.count() as u64)
+                let removed = keys.filter(|key| self.data.strings.remove(*key).is_some());
+                integer(removed.count() as u64)
             }
             b"XADD" => self.add(words),
             b"XDEL" => {
@@ -230,11 +230,11 @@ impl Redis {
         };
         let mut head = found.split(|byte| *byte == b' ');
         let max = head.nth(1).map_or(0, number);
-        let mut left = -1;
+        let mut remaining = -1;
         if max > 0 {
             let used = self.get(clicks).map_or(0, number);
             let free = max.saturating_sub(used);
-            left = free as i64;
+            remaining = free as i64;
             if call.args[1] == b"click" {
                 let mark_key = &call.keys[2];
                 let mark = self.get(mark_key).map(<[u8]>::to_vec);
@@ -250,14 +250,14 @@ impl Redis {
                         self.set(mark_key, free.to_string().as_bytes(), Some(mark_ms));
                     }
                     None | Some(b"back") => {}
-                    Some(mark) => left = number(mark) as i64,
+                    Some(mark) => remaining = number(mark) as i64,
                 }
             }
         }
         Value::Array(vec![
             Value::Bulk(found),
             Value::Integer(-1),
-            Value::Integer(left),
+            Value::Integer(remaining),
         ])
     }
 

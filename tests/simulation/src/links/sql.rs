@@ -139,9 +139,9 @@ impl Sql {
 
     /// Changes from before `before_ms` that Redis may not have.
     pub(super) fn unpublished(&self, before_ms: u64) -> Vec<(u32, u32)> {
-        let left = self.unpublished.iter();
-        let left = left.filter(|(_, at_ms)| **at_ms < before_ms);
-        left.map(|(change, _)| *change).collect()
+        let remaining = self.unpublished.iter();
+        let remaining = remaining.filter(|(_, at_ms)| **at_ms < before_ms);
+        remaining.map(|(change, _)| *change).collect()
     }
 
     /// Counts batches that were not counted before.

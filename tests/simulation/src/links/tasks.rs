@@ -128,16 +128,16 @@ impl World {
         if work.as_mut().poll(&mut context).is_ready() {
             self.tasks.remove(&id);
         }
-        let asked = std::mem::take(&mut self.bus.borrow_mut().asked);
-        for (task, op, what) in asked {
-            self.asked_by(task, op, what);
+        let requested = std::mem::take(&mut self.bus.borrow_mut().requested);
+        for (task, op, subject) in requested {
+            self.asked_by(task, op, subject);
         }
     }
 
-    fn asked_by(&mut self, task: TaskId, op: OpId, what: TaskOperation) {
+    fn asked_by(&mut self, task: TaskId, op: OpId, operation: TaskOperation) {
         let delay_us = self.delay_us(Link::Origin(task as usize));
         self.waited_for.insert(op);
-        match what {
+        match operation {
             TaskOperation::Answer(place, fetch, response) => {
                 self.waited_for.remove(&op);
                 self.after_us(

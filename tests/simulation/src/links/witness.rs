@@ -32,7 +32,7 @@ pub(super) struct Witness {
     /// Redirected clicks by code.
     pub(super) led_on: BTreeMap<u32, u64>,
     /// Clicks whose clients disconnected before the answer.
-    left: BTreeMap<u32, u64>,
+    remaining: BTreeMap<u32, u64>,
     /// The number of clicks of a limited link that may be redirected twice.
     allowance: BTreeMap<u32, u64>,
     /// The number of used clicks in Redis after the last loss.
@@ -59,7 +59,7 @@ impl Witness {
         Self {
             clicks_max: plan.clicks_max,
             led_on: BTreeMap::new(),
-            left: BTreeMap::new(),
+            remaining: BTreeMap::new(),
             allowance: BTreeMap::new(),
             known: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -71,12 +71,12 @@ impl Witness {
         &mut self,
         code: u32,
         kind: Kind,
-        heard: &ClickAnswer,
+        answer: &ClickAnswer,
         sql: &Sql,
     ) -> Option<String> {
         let past = &sql.past[&code];
         let was = |one: fn(&CodeState) -> bool| past.iter().any(one);
-        match heard {
+        match answer {
             ClickAnswer::LedOn(to) => {
                 let is_its = past.iter().any(
                     |was| matches!(was, CodeState::Leading(version) if target(code, *version) == *to),
@@ -100,7 +100,7 @@ impl Witness {
             }
             ClickAnswer::Left => {
                 if kind == Kind::Click {
-                    *self.left.entry(code).or_default() += 1;
+                    *self.remaining.entry(code).or_default() += 1;
                 }
                 None
             }
@@ -117,13 +117,13 @@ impl Witness {
         (led_on > most).then(|| format!("{led_on} clicks of code {code} led on, it has {most}"))
     }
 
-    /// Redis has lost data. Before, it had counted `had` clicks of a limited link, if it had the link; now it has
+    /// Redis has lost data. Before, it had counted `before` clicks of a limited link, if it had the link; now it has
     /// `has`, or will have when the link is requested.
-    pub(super) fn lose_clicks(&mut self, code: u32, had: Option<u64>, has: u64) {
-        let known = self.known.entry(code).or_default();
-        let had = had.unwrap_or(*known);
-        *known = has;
-        *self.allowance.entry(code).or_default() += had.saturating_sub(has);
+    pub(super) fn lose_clicks(&mut self, code: u32, before: Option<u64>, has: u64) {
+        let existing = self.known.entry(code).or_default();
+        let before = before.unwrap_or(*existing);
+        *existing = has;
+        *self.allowance.entry(code).or_default() += before.saturating_sub(has);
     }
 
     // --- worker caches
@@ -136,7 +136,7 @@ impl Witness {
         }
     }
 
-    pub(super) fn holds(&self, place: WorkerLife, incarnation: u64, code: u32) -> bool {
+    pub(super) fn caches(&self, place: WorkerLife, incarnation: u64, code: u32) -> bool {
         self.held
             .contains(&(place.gateway, incarnation, place.worker, code))
     }
@@ -146,12 +146,12 @@ impl Witness {
     /// Whether SQL's click count is valid; `is_whole`: nothing can have been lost.
     pub(super) fn counted(&self, code: u32, sql: &Sql, is_whole: bool) -> Option<String> {
         let led_on = self.led_on.get(&code).copied().unwrap_or(0);
-        let left = self.left.get(&code).copied().unwrap_or(0);
+        let remaining = self.remaining.get(&code).copied().unwrap_or(0);
         let counted = sql.clicks(code);
         let least = if is_whole { led_on } else { 0 };
-        (counted < least || counted > led_on + left).then(|| {
+        (counted < least || counted > led_on + remaining).then(|| {
             format!(
-                "{counted} clicks of code {code} are counted, {led_on} were led on, {left} left"
+                "{counted} clicks of code {code} are counted, {led_on} were led on, {remaining} left"
             )
         })
     }

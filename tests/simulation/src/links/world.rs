@@ -139,8 +139,8 @@ pub(super) struct World {
     pub(super) config: CheckedConfig,
     /// The number of created engines: each has its own name and click IDs.
     pub(super) engines: u64,
-    asked: BTreeMap<RequestId, OpenClick>,
-    pub(super) heard: BTreeMap<RequestId, ClickAnswer>,
+    requested: BTreeMap<RequestId, OpenClick>,
+    pub(super) received: BTreeMap<RequestId, ClickAnswer>,
     pub(super) witness: Witness,
 }
 
@@ -167,8 +167,8 @@ impl World {
             fetch_fates: VecDeque::new(),
             config: config(),
             engines: 0,
-            asked: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            requested: BTreeMap::new(),
+            received: BTreeMap::new(),
             witness: Witness::new(plan),
             plan: plan.clone(),
         };
@@ -201,13 +201,13 @@ impl World {
     pub(super) fn ask(&mut self, place: WorkerLife, client: Client) -> RequestId {
         let id = self.stage.next_id();
         let incarnation = self.incarnation(place);
-        let asked = OpenClick {
+        let click = OpenClick {
             client,
             place,
             incarnation,
             at_us: self.stage.queue.now_us(),
         };
-        self.asked.insert(id, asked);
+        self.requested.insert(id, click);
         let path = format!("/{}", code_name(client.code));
         let (method, agent) = match client.kind {
             Kind::Click => ("GET", "Mozilla/5.0 (X11; Linux x86_64) Firefox/130.0"),
@@ -221,7 +221,7 @@ impl World {
             ("user-agent", agent),
         ]);
         let opened = self.open(place, headers);
-        let is_led_on = matches!(self.heard.get(&opened), Some(ClickAnswer::LedOn(_)));
+        let is_led_on = matches!(self.received.get(&opened), Some(ClickAnswer::LedOn(_)));
         if is_led_on {
             // The worker answered from memory.
             self.witness.hold(place, incarnation, client.code);
@@ -377,12 +377,12 @@ impl Simulation for World {
     fn lose(&mut self, back_us: Option<u64>) {
         let now_us = self.stage.queue.now_us();
         let keys = LIMITED.map(|code| (code, link_keys(code)));
-        let had = keys.clone().map(|(_, keys)| self.redis.clicks_used(&keys));
+        let before = keys.clone().map(|(_, keys)| self.redis.clicks_used(&keys));
         self.redis.restart(back_us, now_us);
-        for ((code, keys), had) in keys.into_iter().zip(had) {
+        for ((code, keys), before) in keys.into_iter().zip(before) {
             let counted = self.sql.clicks(code);
             let has = self.redis.clicks_used(&keys).unwrap_or(counted);
-            self.witness.lose_clicks(code, had, has);
+            self.witness.lose_clicks(code, before, has);
         }
     }
 
@@ -392,8 +392,8 @@ impl Simulation for World {
             place,
             incarnation,
             at_us,
-        } = self.asked[&request];
-        let heard = match decision {
+        } = self.requested[&request];
+        let received = match decision {
             Decision::WentOn { place, stream } => {
                 self.stage
                     .queue
@@ -405,16 +405,17 @@ impl Simulation for World {
             Decision::Left => ClickAnswer::Left,
         };
         let code = client.code;
-        let wrong = self.witness.hear(code, client.kind, &heard, &self.sql);
-        if let Some(what) = wrong {
-            self.stage.violate(what);
+        let wrong = self.witness.hear(code, client.kind, &received, &self.sql);
+        if let Some(subject) = wrong {
+            self.stage.violate(subject);
         }
-        let is_held = self.witness.holds(place, incarnation, code);
-        if is_held && matches!(heard, ClickAnswer::Unavailable | ClickAnswer::Passed) {
-            let what = format!("{place:?} holds code {code}, and asked since {at_us}: {heard:?}");
-            self.stage.violate(what);
+        let is_held = self.witness.caches(place, incarnation, code);
+        if is_held && matches!(received, ClickAnswer::Unavailable | ClickAnswer::Passed) {
+            let subject =
+                format!("{place:?} holds code {code}, and asked since {at_us}: {received:?}");
+            self.stage.violate(subject);
         }
-        let word = match &heard {
+        let word = match &received {
             ClickAnswer::LedOn(_) => "led on",
             ClickAnswer::Gone => "gone",
             ClickAnswer::Unknown => "unknown",
@@ -427,9 +428,9 @@ impl Simulation for World {
         self.stage.trace.mix_bytes(word.as_bytes());
         let now_us = self.stage.queue.now_us();
         self.stage.trace.line(now_us, || {
-            format!("request {request} {client:?}: {heard:?}")
+            format!("request {request} {client:?}: {received:?}")
         });
-        self.heard.insert(request, heard);
+        self.received.insert(request, received);
     }
 
     fn fetch(&mut self, place: WorkerLife, id: FetchId, fetch: Fetch) {

@@ -19,27 +19,28 @@ pub(super) struct Changer {
 
 impl Changer {
     /// An operator's request.
-    pub(super) async fn change(&self, key: u32, wanted: i64) -> Result<(), BrokeOff> {
-        match self.begin(key, wanted).await? {
+    pub(super) async fn change(&self, key: u32, expected: i64) -> Result<(), BrokeOff> {
+        match self.begin(key, expected).await? {
             Some(change) if change.units.is_none() => self.finish(&change).await,
             _ => Ok(()),
         }
     }
 
     /// The change of this key; `None` if it is refused.
-    async fn begin(&self, key: u32, wanted: i64) -> Result<Option<Change>, BrokeOff> {
-        let known = self.io.sql(move |sql| (sql.change(key), sql.sale.shards));
-        let (known, shards) = known.await?;
-        if known.is_some() {
-            return Ok(known);
+    async fn begin(&self, key: u32, expected: i64) -> Result<Option<Change>, BrokeOff> {
+        let existing = self.io.sql(move |sql| (sql.change(key), sql.sale.shards));
+        let (existing, shards) = existing.await?;
+        if existing.is_some() {
+            return Ok(existing);
         }
-        let units = wanted.unsigned_abs();
-        let shares = match wanted > 0 {
+        let units = expected.unsigned_abs();
+        let shares = match expected > 0 {
             true => spread_stock(units, shards),
             false => withdrawal(&self.ledger.audits(shards).await?, units),
         };
         let now_ms = self.io.now_ms();
-        let begin = move |sql: &mut crate::sql::Sql| sql.begin_change(key, wanted, shares, now_ms);
+        let begin =
+            move |sql: &mut crate::sql::Sql| sql.begin_change(key, expected, shares, now_ms);
         Ok(self.io.sql(begin).await?)
     }
 
@@ -48,7 +49,7 @@ impl Changer {
         for (shard, &share) in (0..).zip(&open.shares).filter(|(_, share)| **share > 0) {
             let part = StockChange {
                 number: open.number,
-                units: i64::try_from(share).unwrap_or(i64::MAX) * open.wanted.signum(),
+                units: i64::try_from(share).unwrap_or(i64::MAX) * open.requested.signum(),
             };
             match self.ledger.change(shard, part).await? {
                 StockChanged::Done(done) => units += done,

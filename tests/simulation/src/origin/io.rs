@@ -86,7 +86,7 @@ pub(crate) enum Done {
 #[derive(Debug, Default)]
 pub(crate) struct Bus {
     /// The requests, with their tasks: the world takes them after each step of a task.
-    pub(crate) asked: Vec<(TaskId, OpId, TaskOperation)>,
+    pub(crate) requested: Vec<(TaskId, OpId, TaskOperation)>,
     pub(crate) done: BTreeMap<OpId, Done>,
     next_op: OpId,
     /// The running task.
@@ -147,7 +147,7 @@ impl Io {
         let id = bus.next_op;
         bus.next_op += 1;
         let running = bus.running;
-        bus.asked.push((running, id, op));
+        bus.requested.push((running, id, op));
         Wait {
             bus: Rc::clone(&self.bus),
             op: id,

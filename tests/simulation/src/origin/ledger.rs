@@ -163,8 +163,8 @@ impl Ledger {
         Ok(overdue::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn lend(&self, from: u32, to: u32, wanted: u64) -> Result<LendReply> {
-        let call = lend::call(&self.keys(from), to, wanted);
+    pub(super) async fn lend(&self, from: u32, to: u32, expected: u64) -> Result<LendReply> {
+        let call = lend::call(&self.keys(from), to, expected);
         Ok(lend::parse(&self.io.run(&call).await?)?)
     }
 
@@ -183,13 +183,13 @@ impl Ledger {
         Ok(settle_transfer::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn restock(&self, shard: u32, units: i64, seen: &Audit) -> Result<bool> {
-        let call = restock::call(&self.keys(shard), units, seen);
+    pub(super) async fn restock(&self, shard: u32, units: i64, audit: &Audit) -> Result<bool> {
+        let call = restock::call(&self.keys(shard), units, audit);
         Ok(restock::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn raise_mark(&self, shard: u32, mark: u64, seen: &Audit) -> Result<bool> {
-        let call = raise_mark::call(&self.keys(shard), mark, seen);
+    pub(super) async fn raise_mark(&self, shard: u32, mark: u64, audit: &Audit) -> Result<bool> {
+        let call = raise_mark::call(&self.keys(shard), mark, audit);
         Ok(raise_mark::parse(&self.io.run(&call).await?)?)
     }
 
@@ -257,15 +257,15 @@ impl Ledger {
         &self,
         shard: u32,
         user: &UserId,
-        seen: &[OrderEntry],
+        entries: &[OrderEntry],
         orders: &[OrderEntry],
     ) -> Result<bool> {
-        let call = correct::call(&self.keys(shard), user, seen, orders);
+        let call = correct::call(&self.keys(shard), user, entries, orders);
         Ok(correct::parse(&self.io.run(&call).await?)?)
     }
 
     /// Restores each open claim's deadline, and recalculates the sums from the claims.
-    pub(super) async fn recount(&self, shard: u32, seen: &Audit) -> Result<()> {
+    pub(super) async fn recount(&self, shard: u32, audit: &Audit) -> Result<()> {
         let keys = self.keys(shard);
         let mut command = Vec::new();
         encode_command(&mut command, [b"HSCAN".as_slice(), &keys.claims(), b"0"]);
@@ -289,7 +289,7 @@ impl Ledger {
         let sums = Audit {
             open,
             held,
-            ..seen.clone()
+            ..audit.clone()
         };
         self.write_sums(shard, &sums).await
     }

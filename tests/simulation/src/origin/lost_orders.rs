@@ -31,8 +31,8 @@ impl LostOrders {
     async fn of(&self, shard: u32) -> Result<Vec<(UserId, OrderEntry)>, BrokeOff> {
         let mut lost = Vec::new();
         for bucket in (0..BUCKETS).filter(|bucket| self.io.has_users_in(*bucket)) {
-            for (user, seen) in self.ledger.settled_in(shard, bucket).await? {
-                for order in seen {
+            for (user, observed) in self.ledger.settled_in(shard, bucket).await? {
+                for order in observed {
                     let name = (shard, order.generation);
                     let has = move |sql: &mut Sql| sql.orders.contains_key(&name);
                     if !self.io.sql(has).await? {
@@ -45,13 +45,13 @@ impl LostOrders {
     }
 
     pub(super) async fn decide(&self, restores: bool) -> Result<(), BrokeOff> {
-        let seen = |sql: &mut Sql| (sql.is_paused, sql.pauses, sql.sale.clone());
-        let (is_paused, pauses, sale) = self.io.sql(seen).await?;
+        let observed = |sql: &mut Sql| (sql.is_paused, sql.pauses, sql.sale.clone());
+        let (is_paused, pauses, sale) = self.io.sql(observed).await?;
         if !is_paused {
             return Ok(());
         }
         let audits = self.ledger.audits(sale.shards).await?;
-        if audits.iter().any(|seen| seen.open > 0) {
+        if audits.iter().any(|observed| observed.open > 0) {
             return Err(BrokeOff);
         }
         let shards: Vec<u32> = (0..sale.shards).collect();

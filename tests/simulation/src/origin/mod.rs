@@ -271,7 +271,7 @@ fn sql_failed() -> Response {
 
 /// The header's value, which must occur exactly once.
 fn only<'a>(headers: &'a [(&'static str, String)], name: &str) -> Option<&'a str> {
-    let mut values = headers.iter().filter(|(known, _)| *known == name);
+    let mut values = headers.iter().filter(|(existing, _)| *existing == name);
     match (values.next(), values.next()) {
         (Some((_, value)), None) => Some(value),
         _ => None,

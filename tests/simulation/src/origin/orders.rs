@@ -46,15 +46,15 @@ impl Orders {
             placed,
             PlaceOutcome::Elsewhere(_) | PlaceOutcome::KeyReused { is_spare: true }
         ) {
-            let known = self.release_in_sql(ticket).await?;
-            self.follow_claim(ticket, known).await;
+            let existing = self.release_in_sql(ticket).await?;
+            self.follow_claim(ticket, existing).await;
         }
         let PlaceOutcome::Short(shortage) = placed else {
             return Ok(self.follow_claim(ticket, placed).await);
         };
         if matches!(shortage, Shortage::UserCap | Shortage::Barred) {
-            let known = self.release_in_sql(ticket).await?;
-            let outcome = self.follow_claim(ticket, known).await;
+            let existing = self.release_in_sql(ticket).await?;
+            let outcome = self.follow_claim(ticket, existing).await;
             if shortage == Shortage::UserCap {
                 // If this fails, the next claim is refused again.
                 let _ = self.verifier().correct(ticket.shard, &ticket.user).await;
@@ -105,8 +105,8 @@ impl Orders {
 
     async fn release_in_sql(&self, ticket: &Ticket) -> Result<PlaceOutcome, SqlError> {
         let ticket = ticket.clone();
-        let known = self.io.sql(move |sql| sql.release(&ticket)).await?;
-        Ok(known.unwrap_or(PlaceOutcome::Released { is_void: false }))
+        let existing = self.io.sql(move |sql| sql.release(&ticket)).await?;
+        Ok(existing.unwrap_or(PlaceOutcome::Released { is_void: false }))
     }
 
     /// Ends a claim whose deadline has passed.
@@ -117,14 +117,14 @@ impl Orders {
         }
         let own = ticket.clone();
         let release = move |sql: &mut Sql| {
-            let known = sql.release(&own);
-            if known.is_none() {
+            let existing = sql.release(&own);
+            if existing.is_none() {
                 sql.ended.push(own);
             }
-            known
+            existing
         };
-        let known = self.io.sql(release).await?;
-        let placed = known.unwrap_or(PlaceOutcome::Released { is_void: false });
+        let existing = self.io.sql(release).await?;
+        let placed = existing.unwrap_or(PlaceOutcome::Released { is_void: false });
         self.follow_claim(ticket, placed).await;
         Ok(())
     }
@@ -188,9 +188,9 @@ impl Orders {
             return;
         }
         let (name, status) = (order.name, order.status);
-        let noted = self.io.sql(move |sql| sql.mark_followed(name, status));
+        let recorded = self.io.sql(move |sql| sql.mark_followed(name, status));
         // If this fails, it is repeated.
-        let _ = noted.await;
+        let _ = recorded.await;
     }
 
     /// Updates Redis to an order's state in SQL; an error if Redis has lost the order's shard.

@@ -34,18 +34,18 @@ impl Rebuilder {
     /// Rebuilds the cold `shards` of a warmed sale.
     pub(super) async fn rebuild(&self, sale: &Sale, shards: &[u32]) -> Result<(), BrokeOff> {
         let token = self.io.token();
-        let mut begun = vec![];
+        let mut started = vec![];
         for &shard in shards {
             if self.ledger.wipe(shard, &token, LEASE_MS).await? == WipeReply::Begun {
-                begun.push(shard);
+                started.push(shard);
             }
         }
-        self.renew(&token, &mut begun).await?;
-        if begun.is_empty() {
+        self.renew(&token, &mut started).await?;
+        if started.is_empty() {
             return Ok(());
         }
         if !self.io.makes(Mutation::ListsAfterStock) {
-            self.add_users(sale, Some(&begun)).await?;
+            self.add_users(sale, Some(&started)).await?;
         }
         // Counted before the orders are read: Redis may receive later changes once the shard is in use.
         let count = sale.shards;
@@ -56,7 +56,7 @@ impl Rebuilder {
         };
         let marks: Vec<u64> = self.io.sql(marks).await?;
         let mut rebuilt = vec![];
-        for shard in begun {
+        for shard in started {
             let mut orders = self.io.sql(move |sql| sql.orders_of(shard)).await?;
             if self.io.makes(Mutation::RebuiltWithoutOrders) {
                 orders.clear();
@@ -69,9 +69,9 @@ impl Rebuilder {
             let attempts = self.io.sql(move |sql| sql.attempts_of(shard)).await?;
             self.ledger.add_attempts(shard, attempts).await?;
             if is_on && self.ledger.warm(shard, 0, Some(&token)).await? {
-                let seen = self.ledger.audit(shard).await?;
+                let audit = self.ledger.audit(shard).await?;
                 self.ledger
-                    .raise_mark(shard, marks[shard as usize], &seen)
+                    .raise_mark(shard, marks[shard as usize], &audit)
                     .await?;
                 rebuilt.push(shard);
             }
@@ -83,13 +83,13 @@ impl Rebuilder {
     }
 
     async fn renew(&self, token: &str, shards: &mut Vec<u32>) -> Result<(), BrokeOff> {
-        let mut kept = vec![];
+        let mut retained = vec![];
         for &shard in &*shards {
             if self.ledger.restore(shard, token, &[]).await? {
-                kept.push(shard);
+                retained.push(shard);
             }
         }
-        *shards = kept;
+        *shards = retained;
         Ok(())
     }
 
@@ -124,8 +124,8 @@ impl Warmer {
     /// Distributes the sale's remaining units over its shards and publishes them to gateways, unless that was done
     /// before.
     pub(super) async fn warm(&self) -> Result<(), BrokeOff> {
-        let known = self.io.sql(|sql| (sql.totals(), sql.sale.clone())).await?;
-        let (totals, sale) = known;
+        let existing = self.io.sql(|sql| (sql.totals(), sql.sale.clone())).await?;
+        let (totals, sale) = existing;
         if totals.warmed_at_ms.is_some() {
             return Ok(());
         }

@@ -100,8 +100,8 @@ impl StockBalance {
             return vec![];
         }
         let shards = (0..).zip(self.shards.iter().zip(&self.sums));
-        let differs = |(seen, sums): &(&Audit, &(u64, u64, u64))| {
-            seen.open == 0 && (seen.bought, seen.deferred, seen.checksum) != **sums
+        let differs = |(observed, sums): &(&Audit, &(u64, u64, u64))| {
+            observed.open == 0 && (observed.bought, observed.deferred, observed.checksum) != **sums
         };
         let shards = shards.filter(|(_, both)| differs(both));
         shards.map(|(shard, _)| shard).collect()
@@ -110,7 +110,7 @@ impl StockBalance {
 
 impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
-        let known = self
+        let existing = self
             .io
             .sql(|sql| {
                 let paused = (sql.is_paused, sql.pauses);
@@ -118,27 +118,29 @@ impl Reconciler {
                 (sql.warmed_at_ms, sql.sale.clone(), versions, paused)
             })
             .await?;
-        let (Some(_), sale, versions, (is_paused, pauses)) = known else {
+        let (Some(_), sale, versions, (is_paused, pauses)) = existing else {
             return Ok(());
         };
         let mut shards = self.ledger.audits(sale.shards).await?;
-        let cold = (0..).zip(&shards).filter(|(_, seen)| seen.stock.is_none());
+        let cold = (0..)
+            .zip(&shards)
+            .filter(|(_, observed)| observed.stock.is_none());
         let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
         if !cold.is_empty() && !is_paused {
             self.publisher.publish().await?;
             self.rebuilder.rebuild(&sale, &cold).await?;
             shards = self.ledger.audits(sale.shards).await?;
         }
-        for (shard, seen) in (0..).zip(&shards) {
-            if seen.open > 0 || seen.deadlines > 0 {
+        for (shard, observed) in (0..).zip(&shards) {
+            if observed.open > 0 || observed.deadlines > 0 {
                 self.end_overdue(&sale, shard).await?;
             }
-            if !seen.transfers.is_empty() {
-                self.end_transfers(shard, seen).await?;
+            if !observed.transfers.is_empty() {
+                self.end_transfers(shard, observed).await?;
             }
-            let is_whole = seen.stock.is_none() || seen.is_sound();
+            let is_whole = observed.stock.is_none() || observed.is_sound();
             if !is_whole && !self.io.makes(Mutation::EvictionNotHealed) {
-                self.ledger.recount(shard, seen).await?;
+                self.ledger.recount(shard, observed).await?;
             }
         }
         if is_paused {
@@ -156,7 +158,7 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn end_transfers(&self, from: u32, seen: &Audit) -> Result<(), RedisError> {
+    async fn end_transfers(&self, from: u32, audit: &Audit) -> Result<(), RedisError> {
         if self.io.makes(Mutation::TransfersForgotten) {
             return Ok(());
         }
@@ -165,7 +167,7 @@ impl Reconciler {
             to_shard,
             transfer,
             at_ms,
-        } in &seen.transfers
+        } in &audit.transfers
         {
             if now_ms >= at_ms.saturating_add(TRANSFER_LIMIT_MS) {
                 self.move_units(from, to_shard, transfer).await?;
@@ -183,14 +185,14 @@ impl Reconciler {
     }
 
     async fn pay_debts(&self, shards: &[Audit]) -> Result<(), RedisError> {
-        let stock = |seen: &Audit| seen.stock.unwrap_or(0);
-        for (shard, seen) in (0..).zip(shards).filter(|(_, seen)| stock(seen) < 0) {
-            let richest = (0..).zip(shards).max_by_key(|(_, seen)| stock(seen));
-            let Some((from, _)) = richest.filter(|(_, seen)| stock(seen) > 0) else {
+        let stock = |audit: &Audit| audit.stock.unwrap_or(0);
+        for (shard, audit) in (0..).zip(shards).filter(|(_, audit)| stock(audit) < 0) {
+            let richest = (0..).zip(shards).max_by_key(|(_, audit)| stock(audit));
+            let Some((from, _)) = richest.filter(|(_, audit)| stock(audit) > 0) else {
                 return Ok(());
             };
-            let wanted = stock(seen).unsigned_abs();
-            if let LendReply::Lent(transfer) = self.ledger.lend(from, shard, wanted).await? {
+            let expected = stock(audit).unsigned_abs();
+            if let LendReply::Lent(transfer) = self.ledger.lend(from, shard, expected).await? {
                 self.move_units(from, shard, transfer).await?;
             }
         }
@@ -211,13 +213,13 @@ impl Reconciler {
             return Ok(());
         }
         let before = self.last.take();
-        let books = self.books(sale).await?;
+        let stock_balance = self.stock_balance(sale).await?;
         let is_noticed = !self.io.makes(Mutation::LossNotNoticed);
-        if books.changes_lost > 0 && is_noticed {
+        if stock_balance.changes_lost > 0 && is_noticed {
             return self.lost_orders.pause(pauses).await;
         }
-        let drift = books.drift();
-        let mut other_orders = books.shards_with_other_orders();
+        let drift = stock_balance.drift();
+        let mut other_orders = stock_balance.shards_with_other_orders();
         if self.io.makes(Mutation::OrdersNotVerified) {
             other_orders.clear();
         }
@@ -225,7 +227,7 @@ impl Reconciler {
             && drift != 0
             && before.drift == Some(drift)
         {
-            self.repair(&books, drift).await?;
+            self.repair(&stock_balance, drift).await?;
         }
         for &shard in &other_orders {
             let is_known = |last: &LastRound| last.other_orders.contains(&shard);
@@ -233,9 +235,10 @@ impl Reconciler {
                 return self.lost_orders.pause(pauses).await;
             }
         }
-        self.raise_marks(&books, drift, &other_orders).await?;
+        self.raise_marks(&stock_balance, drift, &other_orders)
+            .await?;
         self.last = Some(LastRound {
-            shards: books.shards,
+            shards: stock_balance.shards,
             versions,
             drift,
             other_orders,
@@ -246,7 +249,7 @@ impl Reconciler {
 
     async fn raise_marks(
         &self,
-        books: &StockBalance,
+        stock_balance: &StockBalance,
         drift: Option<i64>,
         other_orders: &[u32],
     ) -> Result<(), RedisError> {
@@ -254,16 +257,18 @@ impl Reconciler {
         if !is_early && (drift != Some(0) || !other_orders.is_empty()) {
             return Ok(());
         }
-        for (shard, (seen, &mark)) in (0..).zip(books.shards.iter().zip(&books.changes)) {
-            if is_early || is_behind(seen, mark) {
-                self.ledger.raise_mark(shard, mark, seen).await?;
+        for (shard, (observed, &mark)) in
+            (0..).zip(stock_balance.shards.iter().zip(&stock_balance.changes))
+        {
+            if is_early || is_behind(observed, mark) {
+                self.ledger.raise_mark(shard, mark, observed).await?;
             }
         }
         Ok(())
     }
 
     /// See `origin/sales/src/stock_balance.rs`.
-    async fn books(&self, sale: &Sale) -> Result<StockBalance, BrokeOff> {
+    async fn stock_balance(&self, sale: &Sale) -> Result<StockBalance, BrokeOff> {
         let mut before = self.ledger.audits(sale.shards).await?;
         let mut reading = 1;
         loop {
@@ -314,19 +319,19 @@ impl Reconciler {
         shards: &[Audit],
     ) -> Result<Option<Vec<Ticket>>, RedisError> {
         let mut open = Vec::new();
-        for (shard, _) in (0..).zip(shards).filter(|(_, seen)| seen.open > 0) {
+        for (shard, _) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
             for claim in self.ledger.open_claims(shard).await? {
                 open.push(claim.into_ticket(&sale.id, shard));
             }
         }
-        let count: u64 = shards.iter().map(|seen| seen.open).sum();
+        let count: u64 = shards.iter().map(|observed| observed.open).sum();
         Ok((open.len() as u64 == count).then_some(open))
     }
 
-    async fn repair(&self, books: &StockBalance, drift: i64) -> Result<(), RedisError> {
-        for (shard, units) in repairs(&books.shards, drift) {
-            let seen = &books.shards[shard as usize];
-            if self.ledger.restock(shard, units, seen).await? {
+    async fn repair(&self, stock_balance: &StockBalance, drift: i64) -> Result<(), RedisError> {
+        for (shard, units) in repairs(&stock_balance.shards, drift) {
+            let observed = &stock_balance.shards[shard as usize];
+            if self.ledger.restock(shard, units, observed).await? {
                 self.io.bus.borrow_mut().units_repaired += units.unsigned_abs();
             }
         }

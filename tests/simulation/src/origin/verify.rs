@@ -31,8 +31,8 @@ impl Verifier {
             if !self.io.has_users_in(bucket) {
                 continue;
             }
-            for (user, seen) in self.ledger.settled_in(shard, bucket).await? {
-                if in_sql.remove(&user).as_ref() != Some(&seen) {
+            for (user, observed) in self.ledger.settled_in(shard, bucket).await? {
+                if in_sql.remove(&user).as_ref() != Some(&observed) {
                     differing.push(user);
                 }
             }
@@ -51,19 +51,22 @@ impl Verifier {
 
     /// Corrects a user's data in Redis, unless SQL has lost orders of that user, which it reports.
     pub(super) async fn correct(&self, shard: u32, user: &UserId) -> Result<bool, BrokeOff> {
-        let seen = self.ledger.settled(shard, user).await?;
-        let wanted = user.clone();
-        let orders = move |sql: &mut Sql| sql.orders_of(shard).remove(&wanted);
+        let entries = self.ledger.settled(shard, user).await?;
+        let expected = user.clone();
+        let orders = move |sql: &mut Sql| sql.orders_of(shard).remove(&expected);
         let orders = self.io.sql(orders).await?.unwrap_or_default();
-        if orders == seen {
+        if orders == entries {
             return Ok(false);
         }
-        let names: Vec<_> = seen.iter().map(|order| (shard, order.generation)).collect();
+        let names: Vec<_> = entries
+            .iter()
+            .map(|order| (shard, order.generation))
+            .collect();
         let lacks = move |sql: &mut Sql| names.iter().any(|name| !sql.orders.contains_key(name));
         if self.io.sql(lacks).await? && !self.io.makes(Mutation::LossNotNoticed) {
             return Ok(true);
         }
-        self.ledger.correct(shard, user, &seen, &orders).await?;
+        self.ledger.correct(shard, user, &entries, &orders).await?;
         Ok(false)
     }
 }

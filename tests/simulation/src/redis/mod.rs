@@ -35,8 +35,8 @@ pub(crate) const OTHER_SALE: &str = "other";
 
 /// The digest of a script, calculated only once.
 pub(crate) fn digest_of(script: &Script) -> &'static str {
-    let mut known = DIGESTS.iter();
-    let found = known.find(|(_, name)| **name == script.name);
+    let mut existing = DIGESTS.iter();
+    let found = existing.find(|(_, name)| **name == script.name);
     found.map_or("", |(digest, _)| digest.as_str())
 }
 
@@ -162,8 +162,8 @@ impl Redis {
 
     fn command(&mut self, words: &CommandArgs) -> Value {
         if words.get(3).is_some_and(|key| is_of_other_sale(key)) {
-            let what = "WRONGTYPE Operation against a key holding the wrong kind of value";
-            return Value::Error(what.into());
+            let subject = "WRONGTYPE Operation against a key holding the wrong kind of value";
+            return Value::Error(subject.into());
         }
         if words[0].starts_with(b"EVAL") {
             return match self.scripts.find(words) {
@@ -207,11 +207,15 @@ impl Redis {
     }
 
     /// Whether a shard has an order. A user with an open claim is assumed to have it.
-    pub(crate) fn knows(&self, order: &Order) -> bool {
+    pub(crate) fn has_order(&self, order: &Order) -> bool {
         let (shard, generation) = order.name;
         let ledger = &self.state.shards[shard as usize].ledger;
-        let known = ledger.orders_of(&order.user);
-        known.is_none_or(|orders| orders.iter().any(|known| known.generation == generation))
+        let existing = ledger.orders_of(&order.user);
+        existing.is_none_or(|orders| {
+            orders
+                .iter()
+                .any(|existing| existing.generation == generation)
+        })
     }
 
     /// The epoch and stock of each shard as gateways observe them.
@@ -280,8 +284,9 @@ impl Redis {
             return None;
         }
         let at_us = now_us.saturating_sub(back_us);
-        let mut kept = self.history.iter().rev();
-        kept.find(|(kept_us, _)| *kept_us <= at_us)
+        let mut retained = self.history.iter().rev();
+        retained
+            .find(|(kept_us, _)| *kept_us <= at_us)
             .map(|(_, state)| state.clone())
     }
 

@@ -114,9 +114,9 @@ impl Redis {
     fn probe(&self, keys: &[Vec<u8>]) -> Value {
         let one = |keys: &[Vec<u8>]| {
             let shard = &self.state.shards[shard_of(&keys[0])];
-            let mut seen = shard.ledger.probe();
-            seen.epoch = shard.epoch(self.mutation);
-            reply::probe(&seen)
+            let mut observed = shard.ledger.probe();
+            observed.epoch = shard.epoch(self.mutation);
+            reply::probe(&observed)
         };
         Value::Array(keys.chunks(KEYS_PER_PROBE).map(one).collect())
     }
@@ -135,31 +135,34 @@ impl Redis {
                 return reply::audit(&terms);
             }
             // It compares the visible epoch.
-            ShardCommand::Restock { seen, .. } if seen.epoch != epoch => return flag(false),
-            ShardCommand::Restock { seen, .. } => seen.epoch = ledger.probe().epoch,
+            ShardCommand::Restock { seen: observed, .. } if observed.epoch != epoch => {
+                return flag(false);
+            }
+            ShardCommand::Restock { seen: observed, .. } => observed.epoch = ledger.probe().epoch,
             ShardCommand::StockChange(change) => {
                 return reply::changed(change_stock(ledger, *change, mutation));
             }
-            ShardCommand::Lend { to_shard, wanted }
-                if mutation == Some(Mutation::LendNotRecorded) =>
-            {
-                let lent = ledger.lend(*to_shard, *wanted);
-                if let LendReply::Lent(transfer) = lent {
+            ShardCommand::Lend {
+                to_shard,
+                wanted: expected,
+            } if mutation == Some(Mutation::LendNotRecorded) => {
+                let transferred = ledger.lend(*to_shard, *expected);
+                if let LendReply::Lent(transfer) = transferred {
                     ledger.settle_transfer(*to_shard, transfer.id);
                 }
-                return reply::lend(lent);
+                return reply::lend(transferred);
             }
             ShardCommand::Deposit {
                 from_shard,
                 transfer,
             } if mutation == Some(Mutation::TransferDepositedTwice) => {
                 let units = i64::try_from(transfer.units).unwrap_or(i64::MAX);
-                let seen = ledger.audit();
-                let is_repeated = seen
+                let observed = ledger.audit();
+                let is_repeated = observed
                     .deposits
                     .iter()
                     .any(|&(from, id)| from == *from_shard && id >= transfer.id);
-                if is_repeated && ledger.restock(units, &seen) {
+                if is_repeated && ledger.restock(units, &observed) {
                     return integer(1);
                 }
             }
@@ -233,8 +236,8 @@ fn change_stock(
     if let (true, Some(Mutation::StockChangedTwice), StockChanged::Done(units)) =
         (is_again, mutation, reply)
     {
-        let seen = ledger.audit();
-        ledger.restock(units, &seen);
+        let audit = ledger.audit();
+        ledger.restock(units, &audit);
     }
     match (mutation, reply) {
         (Some(Mutation::HeldUnitsWithdrawn), StockChanged::Done(units)) => {

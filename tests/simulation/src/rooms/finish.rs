@@ -35,15 +35,15 @@ pub(super) fn run(world: &mut World) {
     let missing = missing(world);
     if world.stage().violation.is_none() && missing > 0 {
         let entered = world.witness.entered.len();
-        let what = format!("{entered} have entered, and {missing} more should");
-        world.stage().violate(what);
+        let message = format!("{entered} have entered, and {missing} more should");
+        world.stage().violate(message);
     }
     // Visitors admitted just now are informed.
     world.run_ms(MARGIN_MS);
     let strangers = strangers_inside(world);
     if world.stage().violation.is_none() && strangers > 0 {
-        let what = format!("{strangers} are inside whom nobody has let in");
-        world.stage().violate(what);
+        let message = format!("{strangers} are inside whom nobody has let in");
+        world.stage().violate(message);
     }
     let ask_ms = world
         .plan
@@ -55,18 +55,20 @@ pub(super) fn run(world: &mut World) {
     world.run_ms(LATE_MS + ask_ms);
     let (open, remembered) = (world.open_requests(), world.stage().remembered_streams());
     if world.stage().violation.is_none() && open + remembered > 0 {
-        let what = format!("{open} requests are open, {remembered} streams are remembered");
-        world.stage().violate(what);
+        let message = format!("{open} requests are open, {remembered} streams are remembered");
+        world.stage().violate(message);
     }
 }
 
 /// The number of polling visitors who are not inside although there is capacity.
 fn missing(world: &World) -> usize {
-    let stays = |who: &usize| !world.is_gone(*who);
-    let asking = (0..world.plan.visitors.len()).filter(stays);
+    let stays = |visitor: &usize| !world.is_gone(*visitor);
+    let requesting = (0..world.plan.visitors.len()).filter(stays);
     let entered = &world.witness.entered;
-    let outside = asking.filter(|who| !entered.contains(who)).count();
-    let inside = world.redis.last.seen.inside;
+    let outside = requesting
+        .filter(|visitor| !entered.contains(visitor))
+        .count();
+    let inside = world.redis.last.observed.inside;
     match world.plan.room.active_max {
         0 => outside,
         most => outside.min(most.saturating_sub(inside) as usize),
@@ -76,13 +78,19 @@ fn missing(world: &World) -> usize {
 /// The number of sessions of visitors who were not admitted. A visitor who left may have a session if the answer was
 /// lost.
 fn strangers_inside(world: &World) -> u64 {
-    let is_gone = |who: &usize| world.is_gone(*who) && !world.witness.entered.contains(who);
-    let gone = (0..world.plan.visitors.len()).filter(is_gone).count();
-    let known = world.witness.entered.len() + gone;
+    let is_gone =
+        |visitor: &usize| world.is_gone(*visitor) && !world.witness.entered.contains(visitor);
+    let removed = (0..world.plan.visitors.len()).filter(is_gone).count();
+    let existing = world.witness.entered.len() + removed;
     match world.plan.loses_data() {
         // Visitors inside may count until Redis would have received their reports.
         true => 0,
-        false => world.redis.last.seen.inside.saturating_sub(known as u64),
+        false => world
+            .redis
+            .last
+            .observed
+            .inside
+            .saturating_sub(existing as u64),
     }
 }
 

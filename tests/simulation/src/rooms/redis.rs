@@ -64,13 +64,13 @@ impl Redis {
 
     fn script(&mut self, call: &ScriptCall<'_>, now_ms: u64) -> Value {
         let mut call = ModelCall::read(call.name, call.args).expect("a gateway's call");
-        let brought = &mut call.brought;
+        let presented = &mut call.context;
         match self.mutation {
             Some(Mutation::RoomNotCounted) => self.room.lose_inside(),
             Some(Mutation::PlacesNotRemembered) => self.room.lose_places(),
-            Some(Mutation::PlacesWaitForEver) => brought.terms.claim_ms = u64::from(u32::MAX),
+            Some(Mutation::PlacesWaitForEver) => presented.terms.claim_ms = u64::from(u32::MAX),
             Some(Mutation::HoldsForgotten) => self.room.forget_holds(),
-            Some(Mutation::GatewaysNotHeard) => brought.seen = RoomState::default(),
+            Some(Mutation::GatewaysNotHeard) => presented.observed = RoomState::default(),
             _ => {}
         }
         let done = call.run(&mut self.room, now_ms);

@@ -28,12 +28,12 @@ pub(super) struct Witness {
     /// The owner of each position.
     owners: BTreeMap<u64, usize>,
     /// The last position number and queue position of each visitor.
-    told: BTreeMap<usize, (u64, u64)>,
+    reported: BTreeMap<usize, (u64, u64)>,
     /// The position of an admitted visitor who waits for capacity.
     held: BTreeMap<usize, u64>,
     pub(super) entered: BTreeSet<usize>,
     /// Visitors who requested a position.
-    pub(super) came: BTreeSet<usize>,
+    pub(super) arrived: BTreeSet<usize>,
 }
 
 impl Witness {
@@ -43,39 +43,39 @@ impl Witness {
             loses_data: plan.loses_data(),
             forgets: plan.forgets(),
             owners: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             held: BTreeMap::new(),
             entered: BTreeSet::new(),
-            came: BTreeSet::new(),
+            arrived: BTreeSet::new(),
         }
     }
 
     /// A visitor got a pass with a position. Returns the violation, if any.
-    pub(super) fn place(&mut self, who: usize, place: u64, is_held: bool) -> Option<String> {
-        let held = self.held.get(&who).copied();
+    pub(super) fn place(&mut self, visitor: usize, place: u64, is_held: bool) -> Option<String> {
+        let held = self.held.get(&visitor).copied();
         if let Some(held) = held.filter(|held| *held != place) {
             return Some(format!(
-                "{who} waited for room at {held}, and is at {place} now"
+                "{visitor} waited for room at {held}, and is at {place} now"
             ));
         }
         if is_held {
-            self.held.insert(who, place);
+            self.held.insert(visitor, place);
         }
-        let owner = *self.owners.entry(place).or_insert(who);
-        (owner != who && !self.forgets)
-            .then(|| format!("place {place} is {owner}'s, and now {who}'s"))
+        let owner = *self.owners.entry(place).or_insert(visitor);
+        (owner != visitor && !self.forgets)
+            .then(|| format!("place {place} is {owner}'s, and now {visitor}'s"))
     }
 
     /// A visitor with this position was told this queue position. Returns the violation, if any.
-    pub(super) fn position(&mut self, who: usize, place: u64, position: u64) -> Option<String> {
-        let before = self.told.insert(who, (place, position));
+    pub(super) fn position(&mut self, visitor: usize, place: u64, position: u64) -> Option<String> {
+        let before = self.reported.insert(visitor, (place, position));
         let (_, before) = before.filter(|(same, before)| *same == place && *before < position)?;
-        Some(format!("{who} was {before}., and is {position}. now"))
+        Some(format!("{visitor} was {before}., and is {position}. now"))
     }
 
     /// A visitor has entered. Returns the violation, if any.
-    pub(super) fn enter(&mut self, who: usize, now_us: u64) -> Option<String> {
-        self.entered.insert(who);
+    pub(super) fn enter(&mut self, visitor: usize, now_us: u64) -> Option<String> {
+        self.entered.insert(visitor);
         if self.loses_data {
             return None;
         }
@@ -96,8 +96,9 @@ impl Witness {
 
     /// Checks the positions that Redis has issued, and those that have expired.
     pub(super) fn counted(&self, joined: u64, missed: u64) -> Option<String> {
-        let came = self.came.len() as u64;
-        (!self.loses_data && joined > came + missed)
-            .then(|| format!("{joined} places for {came} visitors, of which {missed} passed on"))
+        let received = self.arrived.len() as u64;
+        (!self.loses_data && joined > received + missed).then(|| {
+            format!("{joined} places for {received} visitors, of which {missed} passed on")
+        })
     }
 }

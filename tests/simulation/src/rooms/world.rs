@@ -61,7 +61,7 @@ pub(super) enum RoomsEvent {
 #[derive(Clone, Debug, Default)]
 struct Progress {
     pass: Option<Vec<u8>>,
-    asked: u32,
+    requested: u32,
 }
 
 /// The complete state.
@@ -75,7 +75,7 @@ pub(super) struct World {
     settings: u64,
     /// Whether the operator has reduced the plan's capacity.
     pub(super) is_narrow: bool,
-    asked: BTreeMap<RequestId, usize>,
+    requested: BTreeMap<RequestId, usize>,
     visitors: Vec<Progress>,
     pub(super) witness: Witness,
 }
@@ -90,7 +90,7 @@ impl World {
             engines: 0,
             settings: 0,
             is_narrow: false,
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             visitors: vec![Progress::default(); plan.visitors.len()],
             witness: Witness::new(plan),
             plan: plan.clone(),
@@ -129,18 +129,18 @@ impl World {
     }
 
     /// Whether the visitor has stopped polling.
-    pub(super) fn is_gone(&self, who: usize) -> bool {
-        let gives_up = self.plan.visitors[who].gives_up_after;
-        gives_up.is_some_and(|most| self.visitors[who].asked >= most)
+    pub(super) fn is_gone(&self, visitor: usize) -> bool {
+        let gives_up = self.plan.visitors[visitor].gives_up_after;
+        gives_up.is_some_and(|most| self.visitors[visitor].requested >= most)
     }
 
-    fn comes(&mut self, who: usize) {
-        if self.is_gone(who) || self.witness.entered.contains(&who) {
+    fn comes(&mut self, visitor: usize) {
+        if self.is_gone(visitor) || self.witness.entered.contains(&visitor) {
             return;
         }
         let place = {
             let mut network = self.stage.network.borrow_mut();
-            let rng = network.rng(Link::Client(who));
+            let rng = network.rng(Link::Client(visitor));
             let gateway = rng.below(self.plan.crew.gateways.into()) as usize;
             let worker = rng.below(self.plan.crew.workers.into()) as usize;
             WorkerLife {
@@ -151,25 +151,25 @@ impl World {
         };
         let until_us = self.stage.gateways[place.gateway].paused_until_us;
         if until_us > self.stage.queue.now_us() {
-            let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
+            let comes = ScheduledEvent::Own(RoomsEvent::Comes(visitor));
             return self.stage.queue.at(until_us, comes);
         }
-        let id = self.ask(place, who);
-        let leaves = self.plan.visitors[who].leaves_after_us;
-        if let Some(after_us) = leaves.filter(|_| self.visitors[who].asked <= LEAVES_MAX) {
+        let id = self.ask(place, visitor);
+        let leaves = self.plan.visitors[visitor].leaves_after_us;
+        if let Some(after_us) = leaves.filter(|_| self.visitors[visitor].requested <= LEAVES_MAX) {
             self.stage
                 .queue
                 .after(after_us, ScheduledEvent::Own(RoomsEvent::HangsUp(id)));
         }
     }
 
-    fn ask(&mut self, place: WorkerLife, who: usize) -> RequestId {
+    fn ask(&mut self, place: WorkerLife, visitor: usize) -> RequestId {
         let id = self.stage.next_id();
-        self.asked.insert(id, who);
-        self.witness.came.insert(who);
-        self.visitors[who].asked += 1;
-        let user = format!("user-{who}");
-        let pass = self.visitors[who].pass.clone().unwrap_or_default();
+        self.requested.insert(id, visitor);
+        self.witness.arrived.insert(visitor);
+        self.visitors[visitor].requested += 1;
+        let user = format!("user-{visitor}");
+        let pass = self.visitors[visitor].pass.clone().unwrap_or_default();
         let pass = String::from_utf8_lossy(&pass).into_owned();
         let mut headers = vec![
             (":method", "GET"),
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Handles a waiting visitor's answer; returns its state.
-    fn waits(&mut self, who: usize, answer: &Answer) -> String {
+    fn waits(&mut self, visitor: usize, answer: &Answer) -> String {
         let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let state = body["state"].as_str().unwrap_or("no state").to_owned();
         let Some(text) = answer.headers.get(weir_base::headers::ROOM) else {
@@ -198,7 +198,7 @@ impl World {
             now_ms,
             u64::from(u32::MAX),
         );
-        self.visitors[who].pass = Some(text.to_vec());
+        self.visitors[visitor].pass = Some(text.to_vec());
         let Ok(Pass { place, .. }) = pass else {
             self.stage
                 .violate(format!("a pass does not count: {pass:?}"));
@@ -206,14 +206,14 @@ impl World {
         };
         let is_held = state == "hold";
         let mut wrong = (place > 0)
-            .then(|| self.witness.place(who, place, is_held))
+            .then(|| self.witness.place(visitor, place, is_held))
             .flatten();
         if let Some(position) = body["position"].as_u64() {
-            let worse = self.witness.position(who, place, position);
+            let worse = self.witness.position(visitor, place, position);
             wrong = wrong.or(worse);
         }
-        if let Some(what) = wrong {
-            self.stage.violate(what);
+        if let Some(subject) = wrong {
+            self.stage.violate(subject);
         }
         state
     }
@@ -239,7 +239,7 @@ impl Simulation for World {
 
     fn happen(&mut self, own: RoomsEvent) {
         match own {
-            RoomsEvent::Comes(who) => self.comes(who),
+            RoomsEvent::Comes(visitor) => self.comes(visitor),
             RoomsEvent::HangsUp(request) => self.hang_up(request),
         }
     }
@@ -254,8 +254,8 @@ impl Simulation for World {
         let now_us = self.stage.queue.now_us();
         let replies = self.redis.run(bytes, most, now_us);
         let (joined, missed) = (self.redis.last.joined, self.redis.last.missed);
-        if let Some(what) = self.witness.counted(joined, missed) {
-            self.stage.violate(what);
+        if let Some(subject) = self.witness.counted(joined, missed) {
+            self.stage.violate(subject);
         }
         replies
     }
@@ -268,18 +268,18 @@ impl Simulation for World {
     }
 
     fn decided(&mut self, request: RequestId, decision: Decision) {
-        let who = self.asked[&request];
+        let visitor = self.requested[&request];
         let now_us = self.stage.queue.now_us();
         let word = match decision {
             Decision::WentOn { place, stream } => {
-                if let Some(what) = self.witness.enter(who, now_us) {
-                    self.stage.violate(what);
+                if let Some(subject) = self.witness.enter(visitor, now_us) {
+                    self.stage.violate(subject);
                 }
                 let ends = ScheduledEvent::StreamEnds { place, stream };
                 self.stage.queue.after(BEHIND_US, ends);
                 "entered".to_owned()
             }
-            Decision::Answered(answer) => self.waits(who, &answer),
+            Decision::Answered(answer) => self.waits(visitor, &answer),
             Decision::Broken | Decision::Left => "nothing".to_owned(),
         };
         self.stage.stats.add_answer(&word);
@@ -289,9 +289,9 @@ impl Simulation for World {
         self.stage.trace.mix_bytes(word.as_bytes());
         self.stage
             .trace
-            .line(now_us, || format!("visitor {who}: {word}"));
-        let after_us = self.plan.visitors[who].asks_after_ms * 1_000;
-        let comes = ScheduledEvent::Own(RoomsEvent::Comes(who));
+            .line(now_us, || format!("visitor {visitor}: {word}"));
+        let after_us = self.plan.visitors[visitor].asks_after_ms * 1_000;
+        let comes = ScheduledEvent::Own(RoomsEvent::Comes(visitor));
         self.stage.queue.after(after_us, comes);
     }
 

@@ -9,7 +9,7 @@ use super::Sql;
 pub(crate) struct Change {
     pub(crate) number: u64,
     pub(crate) key: u32,
-    pub(crate) wanted: i64,
+    pub(crate) requested: i64,
     /// The units that each shard adds or gives up.
     pub(crate) shares: Vec<u64>,
     /// The resulting units; `None` while a shard has not replied.
@@ -21,7 +21,7 @@ impl Change {
     pub(crate) fn counted(&self) -> StockChange {
         StockChange {
             number: self.number,
-            units: self.wanted.max(0),
+            units: self.requested.max(0),
         }
     }
 }
@@ -43,12 +43,12 @@ impl Sql {
     pub(crate) fn begin_change(
         &mut self,
         key: u32,
-        wanted: i64,
+        expected: i64,
         shares: Vec<u64>,
         now_ms: u64,
     ) -> Option<Change> {
-        if let Some(known) = self.change(key) {
-            return Some(known);
+        if let Some(existing) = self.change(key) {
+            return Some(existing);
         }
         let is_running = self.warmed_at_ms.is_some() && self.sale.ends_at_ms > now_ms;
         if !is_running || self.open_change().is_some() {
@@ -58,12 +58,12 @@ impl Sql {
         let change = Change {
             number: (last + 1).max(now_ms),
             key,
-            wanted,
+            requested: expected,
             shares,
             units: None,
         };
-        if wanted > 0 {
-            self.add_units(wanted);
+        if expected > 0 {
+            self.add_units(expected);
         }
         self.changes.push(change.clone());
         Some(change)
@@ -76,12 +76,12 @@ impl Sql {
         let Some(change) = change.filter(|change| change.units.is_none()) else {
             return;
         };
-        let taken = units;
-        let units = match change.wanted > 0 {
-            true => change.wanted,
-            false => taken.clamp(-self.remaining.max(0), 0),
+        let used = units;
+        let units = match change.requested > 0 {
+            true => change.requested,
+            false => used.clamp(-self.remaining.max(0), 0),
         };
-        self.has_kept_units |= change.wanted < 0 && units != taken;
+        self.has_kept_units |= change.requested < 0 && units != used;
         change.units = Some(units);
         self.version += 1;
         if units < 0 {

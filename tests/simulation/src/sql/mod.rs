@@ -46,13 +46,13 @@ pub(crate) enum Status {
 
 impl Order {
     /// Whether it holds its units, now or later.
-    pub(crate) fn stands(&self) -> bool {
-        self.status.stands()
+    pub(crate) fn is_active(&self) -> bool {
+        self.status.is_active()
     }
 }
 
 impl Status {
-    fn stands(self) -> bool {
+    fn is_active(self) -> bool {
         matches!(self, Self::Unpaid | Self::Paid)
     }
 }
@@ -185,8 +185,8 @@ impl Sql {
 
     /// The remaining level, as in the catalogue.
     pub(crate) fn band(&self) -> Band {
-        let left = u64::try_from(self.remaining).unwrap_or(0);
-        match Band::from_remaining(left, self.total) {
+        let remaining = u64::try_from(self.remaining).unwrap_or(0);
+        match Band::from_remaining(remaining, self.total) {
             Band::None if self.has_unpaid_hold() => Band::Reserved,
             band => band,
         }
@@ -240,11 +240,11 @@ impl Sql {
     }
 
     fn place_claim(&mut self, ticket: &Ticket, now_ms: u64) -> PlaceOutcome {
-        if let Some(known) = self.known(ticket) {
-            let is_released = matches!(known, PlaceOutcome::Released { .. });
+        if let Some(placed_outcome) = self.placed_outcome(ticket) {
+            let is_released = matches!(placed_outcome, PlaceOutcome::Released { .. });
             let ignores = self.mutation == Some(Mutation::OrderWithoutOutcome) && is_released;
             if !ignores {
-                return known;
+                return placed_outcome;
             }
         }
         if self.is_barred(&ticket.user) {
@@ -287,7 +287,7 @@ impl Sql {
 
     /// Releases a claim permanently, without a unit to return. `false` if it was already decided.
     pub(crate) fn void(&mut self, ticket: &Ticket) -> bool {
-        let is_open = self.known(ticket).is_none();
+        let is_open = self.placed_outcome(ticket).is_none();
         if is_open {
             self.decide(ticket, OutcomeKind::Void);
         }
@@ -296,11 +296,11 @@ impl Sql {
 
     /// Releases a claim permanently. If it was already decided, returns the outcome.
     pub(crate) fn release(&mut self, ticket: &Ticket) -> Option<PlaceOutcome> {
-        let known = self.known(ticket);
-        if known.is_none() {
+        let placed_outcome = self.placed_outcome(ticket);
+        if placed_outcome.is_none() {
             self.decide(ticket, OutcomeKind::Released);
         }
-        known
+        placed_outcome
     }
 
     fn decide(&mut self, ticket: &Ticket, kind: OutcomeKind) {
@@ -309,7 +309,7 @@ impl Sql {
         self.outcomes.insert(name, Outcome { user, kind });
     }
 
-    fn known(&self, ticket: &Ticket) -> Option<PlaceOutcome> {
+    fn placed_outcome(&self, ticket: &Ticket) -> Option<PlaceOutcome> {
         let name = (ticket.shard, ticket.generation);
         let outcome = self.outcomes.get(&name)?;
         if outcome.user != ticket.user {
@@ -476,8 +476,8 @@ impl Sql {
 
     /// The units of these open claims that neither an order nor a void claim has taken from the stock.
     pub(crate) fn held_units(&self, open: &[Ticket]) -> u64 {
-        let is_held = |ticket: &&Ticket| match self.known(ticket) {
-            Some(PlaceOutcome::Again(order)) => !(order.is_deducted && order.status.stands()),
+        let is_held = |ticket: &&Ticket| match self.placed_outcome(ticket) {
+            Some(PlaceOutcome::Again(order)) => !(order.is_deducted && order.status.is_active()),
             Some(PlaceOutcome::Released { is_void }) => !is_void,
             _ => true,
         };
@@ -489,7 +489,7 @@ impl Sql {
     pub(crate) fn sums_of(&self, shard: u32) -> (u64, u64, u64) {
         let (mut deducted, mut deferred, mut checksum) = (0, 0, 0);
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
-        for (_, order) in orders.filter(|(_, order)| order.status.stands()) {
+        for (_, order) in orders.filter(|(_, order)| order.status.is_active()) {
             let units = u64::from(order.units);
             match order.is_deducted {
                 true => deducted += units,
@@ -502,28 +502,32 @@ impl Sql {
 
     /// The number of changes of all orders: see [`weir_sale::mark`].
     pub(crate) fn order_changes(&self) -> u64 {
-        let ended = self.orders.values().filter(|order| !order.stands()).count() as u64;
+        let ended = self
+            .orders
+            .values()
+            .filter(|order| !order.is_active())
+            .count() as u64;
         changes(self.orders.len() as u64 - ended, ended)
     }
 
     /// The number of changes of a shard's orders.
     pub(crate) fn order_changes_of(&self, shard: u32) -> u64 {
         let orders = || self.orders.range((shard, 0)..=(shard, u64::MAX));
-        let ended = orders().filter(|(_, order)| !order.stands()).count() as u64;
+        let ended = orders().filter(|(_, order)| !order.is_active()).count() as u64;
         changes(orders().count() as u64 - ended, ended)
     }
 
-    /// Pauses the sale, unless the number of its pauses exceeds `seen`.
-    pub(crate) fn pause(&mut self, seen: u64) {
-        if !self.is_paused && self.pauses == seen {
+    /// Pauses the sale, unless the number of its pauses exceeds `observed`.
+    pub(crate) fn pause(&mut self, observed: u64) {
+        if !self.is_paused && self.pauses == observed {
             self.is_paused = true;
             self.pauses += 1;
         }
     }
 
     /// Ends the pause with this number.
-    pub(crate) fn resume(&mut self, seen: u64) {
-        self.is_paused &= self.pauses != seen;
+    pub(crate) fn resume(&mut self, observed: u64) {
+        self.is_paused &= self.pauses != observed;
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -538,7 +542,7 @@ impl Sql {
     /// Units in open orders that have left the stock.
     pub(crate) fn units_deducted(&self) -> u64 {
         let deducted = self.orders.values();
-        let deducted = deducted.filter(|order| order.status.stands() && order.is_deducted);
+        let deducted = deducted.filter(|order| order.status.is_active() && order.is_deducted);
         deducted.map(|order| u64::from(order.units)).sum()
     }
 
@@ -549,7 +553,7 @@ impl Sql {
     /// Units in the open orders of `user`, recounted.
     pub(crate) fn standing_units_of(&self, user: &UserId) -> u32 {
         let orders = self.orders.values();
-        let orders = orders.filter(|order| order.user == *user && order.status.stands());
+        let orders = orders.filter(|order| order.user == *user && order.status.is_active());
         orders.map(|order| order.units).sum()
     }
 
@@ -558,16 +562,16 @@ impl Sql {
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
         let orders = orders.map(|(_, order)| order);
         orders
-            .filter(|order| order.status.stands())
+            .filter(|order| order.status.is_active())
             .cloned()
             .collect()
     }
 
     /// The keys of attempts whose orders are open on a shard, each with its user and its order's generation.
     pub(crate) fn attempts_of(&self, shard: u32) -> Vec<(UserId, u32, u64)> {
-        let stands = |name: &ClaimName| name.0 == shard && self.orders[name].status.stands();
+        let is_active = |name: &ClaimName| name.0 == shard && self.orders[name].status.is_active();
         let keys = self.keys.iter();
-        let keys = keys.filter(|(_, (name, _))| stands(name));
+        let keys = keys.filter(|(_, (name, _))| is_active(name));
         keys.map(|((user, key), (name, _))| (user.clone(), *key, name.1))
             .collect()
     }
@@ -576,7 +580,7 @@ impl Sql {
     pub(crate) fn orders_of(&self, shard: u32) -> BTreeMap<UserId, Vec<OrderEntry>> {
         let mut users = BTreeMap::<_, Vec<OrderEntry>>::new();
         let orders = self.orders.range((shard, 0)..=(shard, u64::MAX));
-        for (_, order) in orders.filter(|(_, order)| order.status.stands()) {
+        for (_, order) in orders.filter(|(_, order)| order.status.is_active()) {
             users
                 .entry(order.user.clone())
                 .or_default()

@@ -13,7 +13,7 @@ const HISTORY_US: u64 = 2_000_000;
 /// States with their times.
 #[derive(Debug)]
 pub(crate) struct History<S> {
-    kept: VecDeque<(u64, S)>,
+    retained: VecDeque<(u64, S)>,
     is_kept: bool,
 }
 
@@ -21,7 +21,7 @@ impl<S: Clone + Default> History<S> {
     /// `is_kept`: whether anything may be lost.
     pub(crate) fn new(is_kept: bool) -> Self {
         Self {
-            kept: VecDeque::from([(0, S::default())]),
+            retained: VecDeque::from([(0, S::default())]),
             is_kept,
         }
     }
@@ -31,10 +31,10 @@ impl<S: Clone + Default> History<S> {
         if !self.is_kept {
             return;
         }
-        self.kept.push_back((now_us, state.clone()));
+        self.retained.push_back((now_us, state.clone()));
         // Keeps one state from before the earliest possible loss.
-        while self.kept.len() > 1 && self.kept[1].0 + HISTORY_US < now_us {
-            self.kept.pop_front();
+        while self.retained.len() > 1 && self.retained[1].0 + HISTORY_US < now_us {
+            self.retained.pop_front();
         }
     }
 
@@ -44,8 +44,8 @@ impl<S: Clone + Default> History<S> {
             return S::default();
         };
         let at_us = now_us.saturating_sub(back_us);
-        let mut kept = self.kept.iter().rev();
-        let found = kept.find(|(kept_us, _)| *kept_us <= at_us);
+        let mut retained = self.retained.iter().rev();
+        let found = retained.find(|(kept_us, _)| *kept_us <= at_us);
         found.map(|(_, state)| state.clone()).unwrap_or_default()
     }
 }

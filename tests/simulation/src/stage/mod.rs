@@ -184,28 +184,28 @@ pub(crate) trait Simulation: Sized {
     /// As [`Simulation::run_ms`], until `end_us` or until `is_done`.
     fn run_until(&mut self, end_us: u64, is_done: impl Fn(&Self) -> bool) {
         while self.stage().violation.is_none() && !is_done(self) {
-            let Some(happening) = self.stage().queue.pop(end_us) else {
+            let Some(event) = self.stage().queue.pop(end_us) else {
                 return;
             };
-            self.step(happening);
+            self.step(event);
         }
     }
 
-    fn step(&mut self, happening: ScheduledEvent<Self::Event>) {
+    fn step(&mut self, event: ScheduledEvent<Self::Event>) {
         let stage = self.stage();
         let now_us = stage.queue.now_us();
-        if let Some(place) = happening.place() {
+        if let Some(place) = event.place() {
             let until_us = stage.gateways[place.gateway].paused_until_us;
             if until_us > now_us {
-                return stage.queue.at(until_us, happening);
+                return stage.queue.at(until_us, event);
             }
         }
         stage.stats.steps += 1;
         stage.trace.mix(now_us);
-        if happening.is_news() {
-            stage.trace.line(now_us, || happening.text());
+        if event.is_news() {
+            stage.trace.line(now_us, || event.text());
         }
-        match happening {
+        match event {
             ScheduledEvent::Tick { place, change } => self.tick(place, change),
             ScheduledEvent::Wake { place } => self.turn(place),
             ScheduledEvent::StreamEnds { place, stream } => self.stream_ends(place, stream),
@@ -275,7 +275,7 @@ pub(crate) trait Simulation: Sized {
             WorkerEffect::FedBack(kind) => {
                 *self.stage().stats.feedback.entry(kind).or_default() += 1
             }
-            WorkerEffect::Wrong(what) => self.stage().violate(what),
+            WorkerEffect::Wrong(violation) => self.stage().violate(violation),
         }
     }
 
@@ -301,15 +301,15 @@ pub(crate) trait Simulation: Sized {
     }
 
     fn start_gateway(&mut self, gateway: usize) {
-        let mut made = Vec::new();
+        let mut created = Vec::new();
         let data = Rc::default();
         for worker in 0..self.stage().crew.workers {
-            made.push(Worker::new(self.engine(worker, &data)));
+            created.push(Worker::new(self.engine(worker, &data)));
         }
         let stage = self.stage();
         match stage.gateways.get_mut(gateway) {
-            Some(gateway) => gateway.restart(made, data),
-            None => stage.gateways.push(Gateway::of(made, data)),
+            Some(gateway) => gateway.restart(created, data),
+            None => stage.gateways.push(Gateway::of(created, data)),
         }
         stage.start_ticks(gateway);
     }
@@ -354,9 +354,12 @@ impl<E: TracksStreams, H> Stage<E, H> {
     }
 
     /// Records a violation. Only the first counts.
-    pub(crate) fn violate(&mut self, what: String) {
+    pub(crate) fn violate(&mut self, violation: String) {
         let at_us = self.queue.now_us();
-        self.violation.get_or_insert(Violation { at_us, what });
+        self.violation.get_or_insert(Violation {
+            at_us,
+            what: violation,
+        });
     }
 
     pub(crate) fn redis_state(&self) -> RedisState {

@@ -116,7 +116,7 @@ impl World {
     }
 
     fn reply(&mut self, caller: Caller, delay_us: u64, reply: Reply) {
-        let happening = match caller {
+        let event = match caller {
             Caller::Gateway(place, batch) => ScheduledEvent::GatewayHears {
                 place,
                 batch,
@@ -128,7 +128,7 @@ impl World {
                 done: reply.map_or(Done::Broken, Done::Replied),
             },
         };
-        self.queue.after(delay_us, happening);
+        self.queue.after(delay_us, event);
     }
 
     pub(super) fn gateway_hears(&mut self, place: WorkerLife, batch: BatchId, reply: Reply) {
@@ -172,16 +172,16 @@ impl World {
         if is_over {
             self.tasks.remove(&id);
         }
-        let asked = std::mem::take(&mut self.bus.borrow_mut().asked);
-        for (task, op, what) in asked {
-            self.asked(origin, task, op, what);
+        let on_request = std::mem::take(&mut self.bus.borrow_mut().requested);
+        for (task, op, subject) in on_request {
+            self.on_request(origin, task, op, subject);
         }
     }
 
-    fn asked(&mut self, origin: usize, task: TaskId, op: OpId, what: TaskOperation) {
+    fn on_request(&mut self, origin: usize, task: TaskId, op: OpId, operation: TaskOperation) {
         // Tasks have their own delays, so that removing one changes little for the others.
         let link = Link::Origin(task as usize);
-        match what {
+        match operation {
             TaskOperation::Answer(request, response) => {
                 let delay_us = self.network.borrow_mut().delay_us(link);
                 let answers = ScheduledEvent::OriginAnswers { request, response };

@@ -268,32 +268,32 @@ impl World {
     /// As [`World::run_ms`], until `end_us` or until `is_done`.
     pub(crate) fn run_until(&mut self, end_us: u64, is_done: impl Fn(&Self) -> bool) {
         while self.witness.violation.is_none() && !is_done(self) {
-            let Some(happening) = self.queue.pop(end_us) else {
+            let Some(event) = self.queue.pop(end_us) else {
                 return;
             };
-            self.step(happening);
+            self.step(event);
         }
     }
 
-    fn step(&mut self, happening: ScheduledEvent) {
+    fn step(&mut self, event: ScheduledEvent) {
         let now_us = self.now_us();
-        if let Some(place) = happening.place() {
+        if let Some(place) = event.place() {
             let until_us = self.gateways[place.gateway].paused_until_us;
             if until_us > now_us {
-                return self.queue.at(until_us, happening);
+                return self.queue.at(until_us, event);
             }
         }
         self.stats.steps += 1;
         self.trace.mix(now_us);
-        if self.is_news(&happening) {
-            self.trace.line(now_us, || happening.text());
+        if self.is_news(&event) {
+            self.trace.line(now_us, || event.text());
         }
-        self.happen(happening);
+        self.happen(event);
     }
 
     /// Whether to record an event as a line: not a tick, and not the end of a call that ended before.
-    fn is_news(&self, happening: &ScheduledEvent) -> bool {
-        match happening {
+    fn is_news(&self, event: &ScheduledEvent) -> bool {
+        match event {
             ScheduledEvent::Tick { .. } | ScheduledEvent::Wake { .. } => false,
             ScheduledEvent::MustBeDecided { .. } => false,
             ScheduledEvent::TaskHears { op, .. } => self.waited_for.contains(op),
@@ -305,8 +305,8 @@ impl World {
         }
     }
 
-    fn happen(&mut self, happening: ScheduledEvent) {
-        match happening {
+    fn happen(&mut self, event: ScheduledEvent) {
+        match event {
             ScheduledEvent::Tick { place, change } => self.tick(place, change),
             ScheduledEvent::Wake { place } => self.turn(place),
             ScheduledEvent::ClientActs { client, kind } => self.client_acts(client, kind),
@@ -438,14 +438,14 @@ impl World {
         let number = self.clients.len();
         let rng = Rng::new(self.plan.seed, 1_000 + number as u64);
         self.clients.push(Person::new(client, rng));
-        let happening = match client.then {
+        let event = match client.then {
             crate::plan::FollowUp::Forge => ScheduledEvent::ClientForges { client: number },
             _ => ScheduledEvent::ClientActs {
                 client: number,
                 kind: RequestKind::Buy,
             },
         };
-        self.queue.at(client.at_ms * 1_000, happening);
+        self.queue.at(client.at_ms * 1_000, event);
         number
     }
 
@@ -547,8 +547,8 @@ impl ScheduledEvent {
             Self::StreamTimesOut { request } => format!("{request} times out"),
             Self::RedisArrives(call) => {
                 let commands = crate::stage::commands::describe(&call.bytes);
-                let heard = if call.is_heard { "" } else { " (unheard)" };
-                format!("Redis: {:?}{heard} {commands}", call.caller)
+                let received = if call.is_heard { "" } else { " (unheard)" };
+                format!("Redis: {:?}{received} {commands}", call.caller)
             }
             Self::GatewayHears {
                 place,

@@ -115,27 +115,27 @@ impl World {
     }
 
     /// A client gets its answer, and continues.
-    pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, heard: ClientAnswer) {
-        *self.stats.answers.entry(heard.word.clone()).or_default() += 1;
-        self.trace.mix_bytes(heard.word.as_bytes());
+    pub(super) fn client_hears(&mut self, client: usize, kind: RequestKind, answer: ClientAnswer) {
+        *self.stats.answers.entry(answer.word.clone()).or_default() += 1;
+        self.trace.mix_bytes(answer.word.as_bytes());
         let now_us = self.now_us();
         self.trace
-            .line(now_us, || format!("client {client} hears {heard:?}"));
+            .line(now_us, || format!("client {client} hears {answer:?}"));
         let person = &self.clients[client];
-        if let (Some(attempt), Some(order)) = (person.attempt(kind), heard.order)
-            && heard.is_order()
+        if let (Some(attempt), Some(order)) = (person.attempt(kind), answer.order)
+            && answer.is_order()
         {
             let user = &person.user;
             self.witness.after_answer(user, attempt, order, now_us);
         }
-        if let Some(order) = heard.order.filter(|_| heard.is_order()) {
+        if let Some(order) = answer.order.filter(|_| answer.is_order()) {
             self.witness.after_order(order, now_us);
         }
-        if heard.word == "not_reserved" {
+        if answer.word == "not_reserved" {
             let user = &self.clients[client].user;
             self.witness.on_not_reserved(user, &self.sql, now_us);
         }
-        if let Some(next) = self.clients[client].hear(kind, heard) {
+        if let Some(next) = self.clients[client].hear(kind, answer) {
             let kind = next.kind;
             let acts = ScheduledEvent::ClientActs { client, kind };
             self.queue.after(next.after_us, acts);
@@ -195,7 +195,7 @@ impl World {
                 self.witness
                     .violate(self.queue.now_us(), "the gate fetches");
             }
-            WorkerEffect::Wrong(what) => self.witness.violate(self.queue.now_us(), what),
+            WorkerEffect::Wrong(violation) => self.witness.violate(self.queue.now_us(), violation),
         }
     }
 
@@ -216,7 +216,7 @@ impl World {
         self.request_over(id, ClientAnswer::nothing(status, &word));
     }
 
-    fn request_over(&mut self, id: RequestId, heard: ClientAnswer) {
+    fn request_over(&mut self, id: RequestId, answer: ClientAnswer) {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -224,7 +224,7 @@ impl World {
             return;
         }
         let (client, kind) = (request.client, request.kind);
-        self.client_hears(client, kind, heard);
+        self.client_hears(client, kind, answer);
     }
 
     fn went_on(&mut self, id: RequestId, headers: Vec<(&'static str, String)>) {
@@ -308,12 +308,12 @@ impl World {
             return;
         }
         let (place, stream) = (request.place, request.stream);
-        let heard = ClientAnswer {
+        let answer = ClientAnswer {
             status: response.status,
             word: response.word.into(),
             order: response.order,
         };
-        self.end_stream(id, place, stream, heard);
+        self.end_stream(id, place, stream, answer);
     }
 
     /// The gateway passes on an answer, or sends its own.
@@ -322,19 +322,19 @@ impl World {
         id: RequestId,
         place: WorkerLife,
         stream: StreamId,
-        heard: ClientAnswer,
+        answer: ClientAnswer,
     ) {
         if !self.worker(place).is_some_and(|worker| worker.has(stream)) {
             return;
         }
-        let status = Some(heard.status);
+        let status = Some(answer.status);
         let ends = ScheduledEvent::StreamEnds {
             place,
             stream,
             status,
         };
         self.queue.after(30, ends);
-        self.request_over(id, heard);
+        self.request_over(id, answer);
     }
 
     pub(super) fn stream_times_out(&mut self, id: RequestId) {
@@ -374,8 +374,8 @@ impl World {
             .worker(place)
             .is_some_and(|worker| worker.waits(stream))
         {
-            let what = format!("request {id} waits for more than {DECIDED_WITHIN_US} us");
-            self.witness.violate(self.queue.now_us(), what);
+            let message = format!("request {id} waits for more than {DECIDED_WITHIN_US} us");
+            self.witness.violate(self.queue.now_us(), message);
         }
     }
 

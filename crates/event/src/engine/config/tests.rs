@@ -53,7 +53,7 @@ fn example_event_config_is_accepted() {
 }
 
 #[test]
-fn every_bad_field_is_refused_by_its_path() {
+fn invalid_field_is_refused_by_its_path() {
     let check = |fields: &str, path: &str| {
         let error = with(fields).unwrap_err();
         assert_eq!(error.path, path, "{error}");

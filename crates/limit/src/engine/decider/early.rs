@@ -53,7 +53,7 @@ impl<D: SharedData> Decider<D> {
         if !here.is_empty() || redis.has_slice(&evaluation, now_ms) {
             return None;
         }
-        let known = redis.known_refusals(&evaluation, now_ms);
-        (!known.is_empty()).then(|| self.limit(&evaluation, &known, now_ms))
+        let existing = redis.known_refusals(&evaluation, now_ms);
+        (!existing.is_empty()).then(|| self.limit(&evaluation, &existing, now_ms))
     }
 }

@@ -4,27 +4,27 @@
   const room = document.getElementById('room')
   const waits = (state) => state === 'waiting' || state === 'lobby'
   const enter = () => location.replace(location.href)
-  const show = (told) => {
-    room.dataset.state = told.state
-    if (told.state !== 'lobby' && opens) opens.hidden = true
-    for (const place of room.querySelectorAll('[data-room]')) {
-      const text = told.text[place.dataset.room]
+  const show = (status) => {
+    room.dataset.state = status.state
+    if (status.state !== 'lobby' && opens) opens.hidden = true
+    for (const element of room.querySelectorAll('[data-room]')) {
+      const text = status.text[element.dataset.room]
       // Screen readers announce only changed texts.
-      if (text !== undefined && place.textContent !== text) place.textContent = text
+      if (text !== undefined && element.textContent !== text) element.textContent = text
     }
   }
-  const ask = async () => {
+  const poll = async () => {
     let wait_ms = 10000
     try {
       const response = await fetch(room.dataset.status, { cache: 'no-store', headers: { accept: 'application/json' } })
-      const told = await response.json()
-      if (!waits(told.state)) return enter()
-      show(told)
-      wait_ms = told.poll_ms
+      const status = await response.json()
+      if (!waits(status.state)) return enter()
+      show(status)
+      wait_ms = status.poll_ms
     } catch {
       // The network or the gateway is unavailable. The visitor keeps the position.
     }
-    setTimeout(ask, wait_ms)
+    setTimeout(poll, wait_ms)
   }
   // Only the browser has the visitor's time zone.
   const opens = room?.querySelector('.opens')
@@ -34,5 +34,5 @@
     opens.firstElementChild.dateTime = at.toISOString()
     opens.hidden = false
   }
-  if (room) setTimeout(waits(room.dataset.state) ? ask : enter, 1000 * room.dataset.refresh)
+  if (room) setTimeout(waits(room.dataset.state) ? poll : enter, 1000 * room.dataset.refresh)
 }

@@ -39,7 +39,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         let arrival = self.arrival(room, head, now_ms)?;
         let room = self.rooms.get_mut(room)?;
         let token = arrival.token.and_then(|token| token.content.ok());
-        let is_known = token.is_none_or(|token| room.knows(&token));
+        let is_known = token.is_none_or(|token| room.covers(&token));
         if !is_known || room.is_alone(now_ms) {
             return None;
         }
@@ -48,7 +48,8 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
         };
         self.note(&arrival);
         let room = self.rooms.get(arrival.visit.room)?;
-        let answer = self.queue_answer(room, &arrival.visit, outcome, now_ms);
+        let visit = arrival.visit.in_language_of(&room.config, head);
+        let answer = self.queue_answer(room, &visit, outcome, now_ms);
         Some(EarlyDecision::Answer(answer))
     }
 }

@@ -39,7 +39,7 @@ fn minimal_sale_configuration_gets_the_defaults() {
 }
 
 #[test]
-fn every_bad_field_is_refused_by_its_path() {
+fn invalid_field_is_refused_by_its_path() {
     let check = |from: &str, to: &str, path: &str| {
         let error = refused(from, to);
         assert_eq!(error.path, path, "{error}");

@@ -168,10 +168,13 @@ fn convert_filter(filter: &mut Value, redis: &Map<String, Value>, library: &Path
     let settings = settings.unwrap_or_default();
     let settings = match serde_json::from_str::<Value>(settings) {
         Ok(mut json) if json.is_object() => {
-            let asked = redis_names(&name, &json);
-            let asked: Vec<&Value> = asked.iter().filter_map(|name| redis.get(name)).collect();
+            let requested = redis_names(&name, &json);
+            let requested: Vec<&Value> = requested
+                .iter()
+                .filter_map(|name| redis.get(name))
+                .collect();
             // Keeps other settings that a test adds.
-            json["native"]["redis"] = json!(asked);
+            json["native"]["redis"] = json!(requested);
             json.to_string()
         }
         // Both hosts refuse what is not a configuration.
@@ -209,11 +212,11 @@ pub fn native_filter(
             "name": redis, "addresses": [address], "connect_timeout_ms": CONNECT_PATIENT_MS, "worker_socket": worker_socket,
         })
     };
-    let asked: Vec<Value> = redis_names(name, &settings)
+    let requested: Vec<Value> = redis_names(name, &settings)
         .into_iter()
         .map(redis)
         .collect();
-    settings["native"] = json!({ "redis": asked });
+    settings["native"] = json!({ "redis": requested });
     json!({ "name": name, "typed_config": typed_config(name, &settings.to_string(), library) })
 }
 
@@ -269,7 +272,7 @@ fn take_bridges(root: &mut Value, library: &Path) -> Result<Map<String, Value>> 
         clusters.retain(|cluster| {
             let name = &cluster["name"];
             let is_unused = is_cluster && *name == upstream["name"];
-            names.iter().all(|gone| name != gone) && !is_unused
+            names.iter().all(|removed| name != removed) && !is_unused
         });
         if !is_cluster {
             let password = redis.values().find_map(|of| of.get("password")).cloned();
@@ -478,8 +481,8 @@ mod tests {
         convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
         let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;
         // WebAssembly metric tags; the module uses Envoy's own. Nothing else remains.
-        for left in ["stats_config", "bootstrap_extensions"] {
-            wasm.as_object_mut().unwrap().remove(left);
+        for remaining in ["stats_config", "bootstrap_extensions"] {
+            wasm.as_object_mut().unwrap().remove(remaining);
         }
         for tree in [&mut wasm, &mut native] {
             read_settings(tree);

@@ -86,16 +86,16 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
     runtime.block_on(async {
         let mut stop = Stop::new()?;
         let mut stack = up::start(builder).await?;
-        let asked = tokio::select! {
-            asked = play(arguments, &mut stack, port) => asked?,
-            () = stop.asked() => return Ok(ExitCode::FAILURE),
+        let requested = tokio::select! {
+            requested = play(arguments, &mut stack, port) => requested?,
+            () = stop.wait_for_signal() => return Ok(ExitCode::FAILURE),
         };
-        print_report(arguments, &asked);
+        print_report(arguments, &requested);
         if !arguments.once {
             println!("{}", urls(&stack));
             up::stay_up(&mut stack, &mut stop).await?;
         }
-        Ok(match asked.is_good(arguments.queries) {
+        Ok(match requested.is_good(arguments.queries) {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         })
@@ -108,7 +108,7 @@ async fn play(arguments: &Arguments, stack: &mut Stack, port: u16) -> Result<Que
     let gateway = stack.start_fitment_gateway(port).await?;
     let authority = gateway.trim_start_matches("http://").to_owned();
     let bar = bar(arguments.queries, "questions")?;
-    let asked = questions::ask(
+    let requested = questions::ask(
         &authority,
         catalogue,
         arguments.queries,
@@ -117,7 +117,7 @@ async fn play(arguments: &Arguments, stack: &mut Stack, port: u16) -> Result<Que
     )
     .await?;
     bar.finish_and_clear();
-    Ok(asked)
+    Ok(requested)
 }
 
 /// Imports vehicles, products and relations, and waits until Redis has all of them.
@@ -199,36 +199,36 @@ async fn written(stack: &Stack) -> Result<()> {
     }
 }
 
-fn bar(length: u64, what: &'static str) -> Result<ProgressBar> {
-    let bar = ProgressBar::new(length).with_message(what);
+fn bar(length: u64, subject: &'static str) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(length).with_message(subject);
     let style = "{msg:10} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
     bar.set_style(ProgressStyle::with_template(style).context("the bar")?);
     Ok(bar)
 }
 
-fn print_report(arguments: &Arguments, asked: &QuestionReport) {
-    let at = |quantile: f64| asked.latencies.value_at_quantile(quantile) as f64 / 1_000.0;
-    let rate = asked.queries as f64 / asked.took.as_secs_f64().max(f64::EPSILON);
-    let pairs = asked.pairs;
+fn print_report(arguments: &Arguments, report: &QuestionReport) {
+    let at = |quantile: f64| report.latencies.value_at_quantile(quantile) as f64 / 1_000.0;
+    let rate = report.queries as f64 / report.elapsed.as_secs_f64().max(f64::EPSILON);
+    let pairs = report.pairs;
     println!(
         "pairs          {} fit, {} do not, {} are unknown",
         pairs.fits, pairs.does_not, pairs.unknown
     );
     println!(
         "took           {:.1} s, {rate:.0} queries/s; p50 {:.1} ms, p99.9 {:.1} ms",
-        asked.took.as_secs_f64(),
+        report.elapsed.as_secs_f64(),
         at(0.5),
         at(0.999)
     );
-    if asked.again > 0 {
-        println!("retried        {}: the gateway answered 503", asked.again);
+    if report.again > 0 {
+        println!("retried        {}: the gateway answered 503", report.again);
     }
-    if let Some(wrong) = &asked.first_wrong {
+    if let Some(wrong) = &report.first_wrong {
         println!("wrong          {wrong}");
     }
     println!(
         "{} of {} queries were answered correctly, {} pairs",
-        asked.right,
+        report.right,
         arguments.queries,
         pairs.all()
     );

@@ -41,7 +41,7 @@ pub(super) struct QuestionReport {
     pub(super) first_wrong: Option<String>,
     /// Retries, because the gateway could not answer.
     pub(super) again: u64,
-    pub(super) took: Duration,
+    pub(super) elapsed: Duration,
     /// Latencies in microseconds.
     pub(super) latencies: Histogram<u64>,
 }
@@ -131,27 +131,27 @@ impl Question {
     /// # Errors
     /// Describes the difference.
     fn check(&self, catalogue: &Catalogue, answer: &[u8]) -> Result<Pairs> {
-        let told: CheckAnswer<'_> =
+        let reply: CheckAnswer<'_> =
             serde_json::from_slice(answer).context("no answer to a query")?;
         ensure!(
-            told.vehicles.len() == self.vehicles.len(),
+            reply.vehicles.len() == self.vehicles.len(),
             "the answer has different vehicles"
         );
         ensure!(
-            told.skus.len() == self.skus.len(),
+            reply.skus.len() == self.skus.len(),
             "the answer has different SKUs"
         );
         let mut pairs = Pairs::default();
-        for (sku, told) in self.skus.iter().zip(&told.skus) {
+        for (sku, reply) in self.skus.iter().zip(&reply.skus) {
             ensure!(
-                told.sku == Catalogue::sku(*sku),
+                reply.sku == Catalogue::sku(*sku),
                 "the answer has different SKUs"
             );
             ensure!(
-                told.answers.len() == self.vehicles.len(),
+                reply.answers.len() == self.vehicles.len(),
                 "the answer misses pairs"
             );
-            for (vehicle, answer) in self.vehicles.iter().zip(&told.answers) {
+            for (vehicle, answer) in self.vehicles.iter().zip(&reply.answers) {
                 let right = pairs.count(catalogue, *sku, *vehicle);
                 ensure!(
                     *answer == right,
@@ -216,7 +216,7 @@ pub(super) async fn ask(
             _ = look.tick() => tell(next.load(Ordering::Relaxed).min(queries)),
         }
     }
-    all.took = began.elapsed();
+    all.elapsed = began.elapsed();
     Ok(all)
 }
 
@@ -226,27 +226,27 @@ async fn client(
     queries: u64,
     next: &AtomicU64,
 ) -> Result<QuestionReport> {
-    let mut asked = QuestionReport::none()?;
+    let mut report = QuestionReport::none()?;
     let mut connection = Connection::open(authority).await?;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= queries {
-            return Ok(asked);
+            return Ok(report);
         }
         let question = Question::new(&catalogue, number);
-        let (answer, took) = asked
+        let (answer, elapsed) = report
             .send(&mut connection, authority, &question.body())
             .await?;
-        asked.latencies.record(took.as_micros().try_into()?)?;
-        asked.queries += 1;
+        report.latencies.record(elapsed.as_micros().try_into()?)?;
+        report.queries += 1;
         match question.check(&catalogue, &answer.body) {
             Ok(pairs) => {
-                asked.right += 1;
-                asked.pairs.add(pairs);
+                report.right += 1;
+                report.pairs.add(pairs);
             }
             Err(wrong) => {
                 let wrong = || format!("query {number}: {wrong:#}");
-                asked.first_wrong.get_or_insert_with(wrong);
+                report.first_wrong.get_or_insert_with(wrong);
             }
         }
     }
@@ -260,7 +260,7 @@ impl QuestionReport {
             pairs: Pairs::default(),
             first_wrong: None,
             again: 0,
-            took: Duration::ZERO,
+            elapsed: Duration::ZERO,
             latencies: Histogram::new_with_max(TOOK_MAX_US, 3)?,
         })
     }

@@ -18,7 +18,7 @@ pub(super) struct LinedUp {
     people: Vec<Person>,
     bots: u64,
     /// The room's counts from earlier demos; `before` has the counts since then.
-    left: Queue,
+    remaining: Queue,
     before: Queue,
 }
 
@@ -41,26 +41,26 @@ impl SalePlay<'_> {
         let floods = bots.iter().filter(|bot| bot.trick == BotTactic::Flood);
         let floods: Vec<Bot> = floods.cloned().collect();
         let scout = floods.first().context("a demo has bots")?.name.clone();
-        let left = self.close_room(&scout).await?;
+        let remaining = self.close_room(&scout).await?;
         let count = floods.len() as u64;
         let (crowd, botnet) = (self.people("joining the queue"), self.bots());
-        let (came, bots) = tokio::try_join!(
+        let (received, bots) = tokio::try_join!(
             crowd.play(Enter(self.paths.clone()), people),
             botnet.play(RoomBots(self.paths.clone()), floods),
         )?;
-        self.note(came.1, bots.1)?;
-        let before = Queue::since(&*self.stack.lock().await, left).await?;
+        self.note(received.1, bots.1)?;
+        let before = Queue::since(&*self.stack.lock().await, remaining).await?;
         let text = format!(
             "{} people and {count} bots before the start: {} positions, one each",
-            came.0.len(),
+            received.0.len(),
             before.joined
         );
         self.teller.tell("waiting", text);
-        let people = came.0.into_iter().map(QueuePoll::person).collect();
+        let people = received.0.into_iter().map(QueuePoll::person).collect();
         Ok(LinedUp {
             people,
             bots: count,
-            left,
+            remaining,
             before,
         })
     }
@@ -69,10 +69,10 @@ impl SalePlay<'_> {
     async fn close_room(&self, scout: &str) -> Result<Queue> {
         let stack = self.stack.lock().await;
         room::open(&stack, self.per_minute(), None, operator::now_ms()?).await?;
-        let left = Queue::find(&stack).await?.unwrap_or_default();
+        let queue = Queue::find(&stack).await?.unwrap_or_default();
         drop(stack);
         self.until_scout(scout, |status| status == 503).await?;
-        Ok(left)
+        Ok(queue)
     }
 
     fn per_minute(&self) -> u64 {
@@ -96,18 +96,18 @@ impl SalePlay<'_> {
                 Instant::now() < deadline,
                 "{} people are still waiting; their answer was {:?}",
                 waiting.len(),
-                self.seen.room()
+                self.observed.room()
             );
             let enter = Enter(self.paths.clone());
-            let (turns, seen) = self.people("waiting").play(enter, waiting).await?;
-            self.note(seen, Tally::empty()?)?;
+            let (turns, observed) = self.people("waiting").play(enter, waiting).await?;
+            self.note(observed, Tally::empty()?)?;
             waiting = Vec::new();
             for turn in turns {
                 match turn {
-                    QueuePoll::Waits(who) => waiting.push(who),
-                    QueuePoll::Inside(who, when) => {
+                    QueuePoll::Waits(user) => waiting.push(user),
+                    QueuePoll::Inside(user, when) => {
                         usable = usable.max(when);
-                        inside.push(who);
+                        inside.push(user);
                     }
                 }
             }
@@ -115,15 +115,15 @@ impl SalePlay<'_> {
                 sleep(ROUND).await;
             }
         }
-        let took = started.elapsed();
+        let elapsed = started.elapsed();
         let text = format!(
             "random order drawn; all {count} entered within {:.1} s, at most {} per minute",
-            took.as_secs_f64(),
+            elapsed.as_secs_f64(),
             self.per_minute()
         );
         self.teller.tell("waiting", text);
         let stack = self.stack.lock().await;
-        let after = Queue::since(&stack, lined_up.left).await?;
+        let after = Queue::since(&stack, lined_up.remaining).await?;
         room::bypass(&stack).await?;
         drop(stack);
         let scout = bots.iter().find(|bot| bot.trick == BotTactic::Flood);
@@ -137,7 +137,7 @@ impl SalePlay<'_> {
                 bots: lined_up.bots,
                 before: lined_up.before,
                 after,
-                took,
+                elapsed,
             },
         })
     }

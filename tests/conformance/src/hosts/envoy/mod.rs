@@ -162,9 +162,9 @@ impl Host for InEnvoy {
             false => WASM_VECTORS_MAX,
         };
         for some in others.chunks(count_max).chain(polling.chunks(count_max)) {
-            let asked: Vec<Vector> = some.iter().map(|&index| vectors[index].clone()).collect();
+            let requested: Vec<Vector> = some.iter().map(|&index| vectors[index].clone()).collect();
             for delivery in self.deliveries() {
-                for (&index, replay) in some.iter().zip(self.replay_some(&asked, *delivery)?) {
+                for (&index, replay) in some.iter().zip(self.replay_some(&requested, *delivery)?) {
                     let replay = replay.with_context(|| format!("delivered {delivery:?}"));
                     // The first wrong result is the one that counts.
                     let is_right = |replay: &Result<Replay>| {
@@ -378,12 +378,12 @@ impl<'a> Run<'a> {
                 &response.body,
             ));
         }
-        let got: Headers = response
+        let headers: Headers = response
             .headers
             .into_iter()
             .filter(|header| !is_mark(header))
             .collect();
-        let seen = self
+        let observed = self
             .origin
             .last_seen()
             .context("the origin has seen nothing")?;
@@ -394,15 +394,15 @@ impl<'a> Run<'a> {
             response.status
         );
         ensure!(
-            seen.body == unescape(&step.request.body)?,
+            observed.body == unescape(&step.request.body)?,
             "the origin has got another body: {}",
-            escape(&seen.body)
+            escape(&observed.body)
         );
         Ok(host::went_on(
             &text(&request_headers(&step.request)?),
-            seen.headers,
+            observed.headers,
             &origin,
-            got,
+            headers,
         ))
     }
 

@@ -94,7 +94,9 @@ impl Polls {
         let (counts, changed) = &*self.0;
         let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let is_missing = |counts: &mut BTreeMap<String, usize>| {
-            counts.get(&poll.line).is_none_or(|known| *known < count)
+            counts
+                .get(&poll.line)
+                .is_none_or(|existing| *existing < count)
         };
         let waited = changed.wait_timeout_while(counts, PATIENCE, is_missing);
         let waited = waited.unwrap_or_else(PoisonError::into_inner);
@@ -114,8 +116,8 @@ fn note(line: &str, counts: &Counts) {
         };
         if let Some(key) = key {
             let poll = format!("{} {key}", words[0]);
-            let mut known = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-            *known.entry(poll).or_default() += 1;
+            let mut existing = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *existing.entry(poll).or_default() += 1;
             counts.1.notify_all();
         }
     }

@@ -53,7 +53,7 @@ impl Threads {
         loop {
             let now = self.look()?;
             // Then none ran between the end of the first sample and the start of the second.
-            if now == before && now.iter().all(|seen| seen.sleeps) {
+            if now == before && now.iter().all(|observed| observed.sleeps) {
                 return Ok(());
             }
             ensure!(started.elapsed() < PATIENCE, "Envoy does not come to rest");

@@ -44,7 +44,7 @@ pub struct ClientResponse {
 impl ClientResponse {
     /// All values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
-        let named = self.headers.iter().filter(|(known, _)| known == name);
+        let named = self.headers.iter().filter(|(existing, _)| existing == name);
         named.map(|(_, value)| value.as_str()).collect()
     }
 }
@@ -61,8 +61,8 @@ pub fn send(to: SocketAddr, ask: &Ask) -> Result<ClientResponse> {
     let mut received = Vec::new();
     let is_head = ask.head[0] == b"HEAD";
     loop {
-        if let Some(got) = read(&received, is_head)? {
-            return Ok(got);
+        if let Some(actual) = read(&received, is_head)? {
+            return Ok(actual);
         }
         let mut chunk = [0; 16 << 10];
         let count = stream.read(&mut chunk).context("no answer")?;
@@ -105,7 +105,7 @@ fn read(received: &[u8], is_head: bool) -> Result<Option<ClientResponse>> {
     };
     let (status, headers) = (head.code.context("no status")?, pairs(head.headers));
     let find = |name: &str| {
-        let mut named = headers.iter().filter(|(known, _)| known == name);
+        let mut named = headers.iter().filter(|(existing, _)| existing == name);
         named.next().map(|(_, value)| value.as_str())
     };
     let rest = &received[length..];

@@ -107,12 +107,12 @@ impl EdgeServer {
             body,
         } = send(self.server.address, ask)?;
         self.server.check()?;
-        let seen = self.world.traffic().seen.pop();
-        let outcome = match seen {
-            Some(mut seen) => {
+        let observed = self.world.traffic().seen.pop();
+        let outcome = match observed {
+            Some(mut observed) => {
                 let sent = &step.request.headers;
-                seen.retain(|(name, _)| is_edges(name, sent));
-                policy::sent_on(vector, step, seen)?
+                observed.retain(|(name, _)| is_edges(name, sent));
+                policy::sent_on(vector, step, observed)?
             }
             None => answered(status, of_answer(headers), &body),
         };
@@ -122,7 +122,7 @@ impl EdgeServer {
 
 /// Whether the edge added a header that the gateway received.
 fn is_edges(name: &str, sent: &Headers) -> bool {
-    let is_sent = sent.iter().any(|(known, _)| known == name);
+    let is_sent = sent.iter().any(|(existing, _)| existing == name);
     !name.starts_with(':') && (is_sent || !OF_SERVERS.contains(&name))
 }
 

@@ -106,7 +106,7 @@ fn written(status: u16, headers: &Headers, body: &str) -> Vec<u8> {
 }
 
 fn find<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
-    let mut named = headers.iter().filter(|(known, _)| known == name);
+    let mut named = headers.iter().filter(|(existing, _)| existing == name);
     named.next().map(|(_, value)| value.as_str())
 }
 

@@ -110,9 +110,9 @@ impl Wasi {
     fn step(&mut self, vector: &Vector, step: &Step) -> Result<Outcome> {
         let done: Done = serde_json::from_value(self.order(&order(vector, step)?)?)?;
         let outcome = match done.seen {
-            Some(seen) => {
+            Some(observed) => {
                 // The component passes the client's host to the gateway in a header; it becomes `:authority`.
-                let mut headers = from_bytes(&seen.headers);
+                let mut headers = from_bytes(&observed.headers);
                 headers.retain(|(name, _)| !["host", "x-forwarded-host"].contains(&name.as_str()));
                 policy::sent_on(vector, step, headers)?
             }
@@ -205,8 +205,8 @@ pub(super) fn cannot(vector: &Vector) -> Option<&'static str> {
         Ok(None) => return Some("edges have no such filter"),
         Err(_) => return Some("edges refuse its configuration, as they have no Redis"),
     };
-    let is_sent_on = |(step, came): (&Step, &Outcome)| {
-        came != &step.expect && matches!(came, Outcome::WentOn { .. })
+    let is_sent_on = |(step, received): (&Step, &Outcome)| {
+        received != &step.expect && matches!(received, Outcome::WentOn { .. })
     };
     let is_sent_on = vector.steps.iter().zip(&policy).any(is_sent_on);
     (is_sent_on || !vector.effect.is_empty())

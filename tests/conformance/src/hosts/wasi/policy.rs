@@ -29,7 +29,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         return Ok(None);
     };
     let secrets = vector.secrets.clone();
-    let given = EdgeSetup {
+    let setup = EdgeSetup {
         variable: Box::new(move |name| match name == EDGE_SECRET.0 {
             true => Some(EDGE_SECRET.1.into()),
             false => secrets.get(name).map(|secret| secret.clone().into_bytes()),
@@ -39,7 +39,7 @@ pub fn replay(vector: &Vector) -> Result<Option<Vec<Outcome>>> {
         counts_exactly: false,
     };
     let store = Rc::new(MemoryStore::default());
-    let edge = Edge::new(config.to_string().as_bytes(), given, store);
+    let edge = Edge::new(config.to_string().as_bytes(), setup, store);
     let mut edge = edge.map_err(|error| anyhow!("the configuration is refused: {error}"))?;
     let outcome = |step: &Step| {
         let feeds = feeds(vector, step.at_ms)?;
@@ -71,7 +71,7 @@ fn step_of(edge: &mut Edge<Rc<MemoryStore>>, vector: &Vector, step: &Step) -> Re
             let (status, headers, body) = to_http(&answer);
             answered(status, pairs(&headers), &body)
         }
-        Decision::Forward(seen) => sent_on(vector, step, pairs(&seen))?,
+        Decision::Forward(observed) => sent_on(vector, step, pairs(&observed))?,
     };
     Ok(outcome.to_method(&step.request.method).sorted())
 }
@@ -88,17 +88,17 @@ fn pairs(headers: &[(String, Vec<u8>)]) -> Headers {
 ///
 /// # Errors
 /// The assertion is missing or invalid.
-pub fn sent_on(vector: &Vector, step: &Step, mut seen: Headers) -> Result<Outcome> {
+pub fn sent_on(vector: &Vector, step: &Step, mut headers: Headers) -> Result<Outcome> {
     let find = |name: &str| {
-        let mut found = seen.iter().filter(|(known, _)| known == name);
+        let mut found = headers.iter().filter(|(existing, _)| existing == name);
         let value = found.next().map(|(_, value)| value.clone());
         value.filter(|_| found.next().is_none())
     };
     let value = find(EDGE_HEADER).context("sent on without one stamp")?;
     let signature = find(EDGE_SIGNATURE).context("sent on without one signature")?;
     let request = &step.request;
-    let asked = (request.method.as_str(), request.path.as_str());
-    let stamp = Stamp::verify(&keys()?, &value, &signature, asked, step.at_ms);
+    let requested = (request.method.as_str(), request.path.as_str());
+    let stamp = Stamp::verify(&keys()?, &value, &signature, requested, step.at_ms);
     let stamp = stamp.context("sent on with a stamp that does not count")?;
     let client = request
         .from
@@ -117,14 +117,14 @@ pub fn sent_on(vector: &Vector, step: &Step, mut seen: Headers) -> Result<Outcom
     let forwarded = find(FORWARDED_FOR).unwrap_or_default();
     anyhow::ensure!(forwarded == all.join(", "), "forwarded for {forwarded}");
     let is_edges = |name: &str| [EDGE_HEADER, EDGE_SIGNATURE, FORWARDED_FOR].contains(&name);
-    seen.retain(|(name, _)| !is_edges(name));
-    seen.extend(sent.iter().filter(is_forwarded).cloned());
-    seen.extend(
+    headers.retain(|(name, _)| !is_edges(name));
+    headers.extend(sent.iter().filter(is_forwarded).cloned());
+    headers.extend(
         sent.iter()
             .filter(|(name, _)| name.starts_with(':'))
             .cloned(),
     );
     let origin = vector.origin_answer(&request.path);
-    let got = origin.headers.clone();
-    Ok(went_on(&sent, seen, &origin, got))
+    let actual = origin.headers.clone();
+    Ok(went_on(&sent, headers, &origin, actual))
 }

@@ -35,7 +35,7 @@ fn rule_sets_the_fallback_for_redis_failures() {
         let mut open = host("open");
         let stream = fail(&mut open, "alice", fate);
         assert!(open.is_passed(stream), "{fate:?}");
-        let counts = ["store_error", "fallback", "allowed"].map(|what| open.count(what, "r"));
+        let counts = ["store_error", "fallback", "allowed"].map(|subject| open.count(subject, "r"));
         assert_eq!(counts, [1, 1, 1], "{fate:?}");
         let mut closed = host("closed");
         let stream = fail(&mut closed, "alice", fate);
@@ -76,7 +76,7 @@ fn refusal_of_redis_is_counted_logged_and_opens_the_breaker() {
 #[test]
 fn unreachable_redis_does_not_delay_a_request() {
     let mut host = host("local");
-    host.way = RedisConnectivity::Down;
+    host.connectivity = RedisConnectivity::Down;
     let stream = host.request("alice");
     host.turn();
     host.turn();
@@ -150,7 +150,7 @@ fn request_without_redis_rules_does_not_probe_redis() {
 }
 
 #[test]
-fn a_full_pump_falls_back_at_once() {
+fn full_pump_falls_back_immediately() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(
         &[rule],
@@ -183,7 +183,7 @@ fn shadow_rule_is_checked_locally_while_redis_fails() {
         let stream = fail(&mut host, "alice", CallOutcome::TimedOut);
         assert!(host.is_passed(stream));
     }
-    let counts = ["allowed", "shadow_limited", "fallback"].map(|what| host.count(what, "r"));
+    let counts = ["allowed", "shadow_limited", "fallback"].map(|subject| host.count(subject, "r"));
     assert_eq!(counts, [1, 2, 3]);
 }
 

@@ -109,24 +109,24 @@ impl FakeRedis {
         let is_allowed = checks.iter().all(|check| check.is_allowed());
         let mut reply = vec![];
         for (limit, mut check) in limits.iter().zip(checks) {
-            let mut taken = 0;
+            let mut used = 0;
             if is_allowed {
                 let [cost, extra] = limit.numbers.map(|number| number as u32);
                 let mut state = self.state(&limit.key, &limit.quota, now_ms);
                 state.charge(&limit.quota, cost);
                 let more = extra.min(state.check(&limit.quota, 0).remaining);
                 state.charge(&limit.quota, more);
-                taken = u64::from(cost + more);
-                let left = state.check(&limit.quota, 0);
-                (check.remaining, check.reset_ms) = (left.remaining, left.reset_ms);
+                used = u64::from(cost + more);
+                let rest = state.check(&limit.quota, 0);
+                (check.remaining, check.reset_ms) = (rest.remaining, rest.reset_ms);
                 self.states.insert(limit.key.clone(), (limit.quota, state));
             }
-            self.charged += taken;
+            self.charged += used;
             if is_concurrency(&limit.quota) {
-                self.charged_in_flight += taken;
+                self.charged_in_flight += used;
             }
             let remaining = check.remaining.into();
-            reply.extend([check.wait_ms, remaining, check.reset_ms, check.mark, taken]);
+            reply.extend([check.wait_ms, remaining, check.reset_ms, check.mark, used]);
         }
         reply
     }
@@ -156,7 +156,7 @@ impl FakeRedis {
 
     fn state(&self, key: &[u8], quota: &Quota, now_ms: u64) -> State {
         match self.states.get(key) {
-            Some((known, state)) if known.algorithm() == quota.algorithm() => {
+            Some((existing, state)) if existing.algorithm() == quota.algorithm() => {
                 state.at(quota, now_ms)
             }
             _ => State::new(quota, now_ms),

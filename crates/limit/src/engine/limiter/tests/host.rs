@@ -23,11 +23,11 @@ pub const SECRET: &str = "0123456789abcdef";
 pub struct Host {
     pub limiter: Limiter<Rc<LocalData>>,
     pub redis: FakeRedis,
-    pub way: RedisConnectivity,
+    pub connectivity: RedisConnectivity,
     pub now_ms: u64,
     pub streams: BTreeMap<StreamId, State>,
     /// Streams that have ended without an event: effects for them fail.
-    pub gone: BTreeSet<StreamId>,
+    pub closed: BTreeSet<StreamId>,
     /// Sent and unanswered calls.
     pub calls: VecDeque<(BatchId, Vec<u8>)>,
     pub log: Vec<(Level, String)>,
@@ -38,7 +38,7 @@ pub struct Host {
     /// Charges of requests in flight that never reached the engine.
     pub orphans: u64,
     /// Charges that the engine failed to undo.
-    pub kept: u64,
+    pub retained: u64,
     effects: Effects,
     is_woken: bool,
     next_stream: StreamId,
@@ -94,16 +94,16 @@ impl Host {
         Self {
             limiter: Limiter::new(config, data, 7),
             redis: FakeRedis::default(),
-            way: RedisConnectivity::Open,
+            connectivity: RedisConnectivity::Open,
             now_ms: NOW_MS,
             streams: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            closed: BTreeSet::new(),
             calls: VecDeque::new(),
             log: Vec::new(),
             is_early: false,
             early_answers: 0,
             orphans: 0,
-            kept: 0,
+            retained: 0,
             effects: Effects::new(),
             is_woken: false,
             next_stream: 1,
@@ -167,8 +167,8 @@ impl Host {
 
     /// The number of passed requests among `count` consecutive ones.
     pub fn passed(&mut self, user: &str, count: usize) -> usize {
-        let asked = (0..count).map(|_| self.ask(user)).collect::<Vec<_>>();
-        let passed = asked.iter().filter(|stream| self.is_passed(**stream));
+        let requests = (0..count).map(|_| self.ask(user)).collect::<Vec<_>>();
+        let passed = requests.iter().filter(|stream| self.is_passed(**stream));
         passed.count()
     }
 
@@ -227,7 +227,7 @@ impl Host {
     }
 
     fn not_run(&mut self, body: &[u8], failure: Failure) -> Reply {
-        self.kept += charges_back(body);
+        self.retained += charges_back(body);
         Err(failure)
     }
 
@@ -277,18 +277,18 @@ impl Host {
     }
 
     /// A header of the response to a passed request.
-    pub fn told(&mut self, stream: StreamId, name: &str) -> Option<String> {
+    pub fn response_header(&mut self, stream: StreamId, name: &str) -> Option<String> {
         self.respond(stream);
         let State::Passed(headers) = &self.streams[&stream] else {
             panic!("{:?}", self.streams[&stream])
         };
-        let found = headers.iter().find(|(known, _)| *known == name);
+        let found = headers.iter().find(|(existing, _)| *existing == name);
         found.map(|(_, value)| value.clone())
     }
 
     /// A counter of one rule.
-    pub fn count(&mut self, what: &str, rule: &str) -> u64 {
-        self.metric(&format!("weir_ratelimit_{what}_total.rule.{rule}"))
+    pub fn count(&mut self, subject: &str, rule: &str) -> u64 {
+        self.metric(&format!("weir_ratelimit_{subject}_total.rule.{rule}"))
     }
 
     pub fn metric(&mut self, name: &str) -> u64 {
@@ -356,7 +356,7 @@ impl Host {
                     if undelivered.contains(&stream) {
                         continue;
                     }
-                    if self.gone.contains(&stream) {
+                    if self.closed.contains(&stream) {
                         undelivered.insert(stream);
                         let now_ms = self.now_ms;
                         feedback.push_back(Event::Undelivered { stream, now_ms });
@@ -371,7 +371,7 @@ impl Host {
     }
 
     fn send(&mut self, batch: BatchId, body: Vec<u8>, at_once: bool) -> Option<Event<'static>> {
-        match self.way {
+        match self.connectivity {
             RedisConnectivity::Open => {
                 self.calls.push_back((batch, body));
                 None
@@ -382,7 +382,7 @@ impl Host {
             }
             _ if at_once => Some(Event::Deferred { batch }),
             _ => {
-                self.kept += charges_back(&body);
+                self.retained += charges_back(&body);
                 Some(Event::NotSent { batch })
             }
         }

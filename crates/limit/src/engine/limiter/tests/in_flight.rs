@@ -94,7 +94,7 @@ fn watched_request_beyond_limit_returns_nothing() {
 fn unreportable_stream_stops_counting_and_its_end_has_no_effect() {
     let mut host = Host::new(&[HERE, THERE], r#""redis": {}"#);
     let stream = host.request("alice");
-    host.gone.insert(stream);
+    host.closed.insert(stream);
     host.settle();
     assert!(host.is_waiting(stream), "it was told nothing");
     assert!(host.is_at_rest());
@@ -151,7 +151,7 @@ fn fates() -> impl Strategy<Value = CallOutcome> {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let way = prop_oneof![4 => Just(RedisConnectivity::Open), 1 => Just(RedisConnectivity::Closed), 1 => Just(RedisConnectivity::Down)];
+    let route = prop_oneof![4 => Just(RedisConnectivity::Open), 1 => Just(RedisConnectivity::Closed), 1 => Just(RedisConnectivity::Down)];
     let step = prop_oneof![
         8 => (0..USERS.len()).prop_map(Step::Request),
         2 => any::<Index>().prop_map(Step::Respond),
@@ -160,7 +160,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (any::<Index>(), fates()).prop_map(|(index, fate)| Step::EndCall(index, fate)),
         4 => Just(Step::Turn),
         2 => (0..8_u64).prop_map(Step::Wait),
-        1 => way.prop_map(Step::Way),
+        1 => route.prop_map(Step::Way),
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -195,7 +195,7 @@ fn take(host: &mut Host, streams: &mut Vec<StreamId>, step: Step) {
         }
         Step::Vanish(index) => {
             if let Some(index) = pick(index) {
-                host.gone.insert(streams[index]);
+                host.closed.insert(streams[index]);
             }
         }
         Step::EndCall(index, fate) => {
@@ -205,13 +205,13 @@ fn take(host: &mut Host, streams: &mut Vec<StreamId>, step: Step) {
         }
         Step::Turn => host.turn(),
         Step::Wait(ms) => host.now_ms += ms,
-        Step::Way(way) => host.way = way,
+        Step::Way(route) => host.connectivity = route,
     }
 }
 
 /// The number of requests in flight with connected clients.
 fn passed(host: &Host, streams: &[StreamId]) -> usize {
-    let is_there = |stream: &&StreamId| host.is_passed(**stream) && !host.gone.contains(stream);
+    let is_there = |stream: &&StreamId| host.is_passed(**stream) && !host.closed.contains(stream);
     streams.iter().filter(is_there).count()
 }
 
@@ -229,12 +229,12 @@ proptest! {
             prop_assert!(passed(&host, &streams) <= HERE_MAX);
             prop_assert!(host.limiter.streams.len() <= streams.len());
         }
-        host.way = RedisConnectivity::Open;
+        host.connectivity = RedisConnectivity::Open;
         streams.into_iter().for_each(|stream| host.close(stream));
         host.settle();
         prop_assert!(host.is_at_rest(), "it remembers streams that have ended");
         // Charges that the engine or Redis never learned to undo count until their period ends.
-        prop_assert_eq!(host.redis.in_flight(), host.orphans + host.kept);
+        prop_assert_eq!(host.redis.in_flight(), host.orphans + host.retained);
         let json = format!(r#"{{ "user_header": "x-user-id", "rules": [{HERE},{USER}] }}"#);
         let mut other = Host::with_data(&json, data);
         other.now_ms = host.now_ms;

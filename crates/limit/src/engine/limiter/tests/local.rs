@@ -12,7 +12,7 @@ use super::host::{Host, NOW_MS, SECRET, State};
 const PER_USER: &str = r#"{ "name": "per-user", "key": ["user"], "limit": { "rate": 2, "per": "1h" }, "algorithm": "fixed_window" }"#;
 
 #[test]
-fn what_one_rule_refuses_no_rule_is_charged_for() {
+fn request_refused_by_one_rule_is_charged_to_none() {
     let all = r#"{ "name": "all", "limit": { "rate": 1, "per": "1m", "burst": 5 } }"#;
     let mut host = Host::new(&[all, PER_USER], "");
     assert_eq!(host.passed("alice", 20), 2);
@@ -45,7 +45,7 @@ fn workers_that_share_data_share_limits() {
 }
 
 #[test]
-fn a_refusal_tells_policies_what_is_left_and_when_to_come_again() {
+fn refusal_reports_remaining_quota_and_retry_time_per_policy() {
     let all = r#"{ "name": "all", "limit": { "rate": 100, "per": "1m", "burst": 10 } }"#;
     let mut host = Host::new(&[all, PER_USER], r#""headers": { "legacy": true }"#);
     assert_eq!(host.passed("alice", 2), 2);
@@ -68,8 +68,8 @@ fn passed_responses_carry_limit_headers_when_configured() {
     let mut host = Host::new(&[PER_USER], r#""headers": { "on_allowed": true }"#);
     let stream = host.ask("alice");
     assert_eq!(host.limiter.streams.len(), 1, "its response is to come");
-    let told = host.told(stream, "ratelimit");
-    assert_eq!(told.as_deref(), Some(r#""per-user";r=1;t=2800"#));
+    let reply = host.response_header(stream, "ratelimit");
+    assert_eq!(reply.as_deref(), Some(r#""per-user";r=1;t=2800"#));
     assert!(host.is_at_rest(), "nothing is left to do");
     let other = host.ask("alice");
     host.close(other);
@@ -83,9 +83,9 @@ fn legacy_headers_report_first_rule_when_remaining_is_equal() {
     let fields = r#""headers": { "on_allowed": true, "legacy": true }"#;
     let mut host = Host::new(&[first, second], fields);
     let stream = host.ask("alice");
-    let told = |name| host.told(stream, name).unwrap();
+    let reply = |name| host.response_header(stream, name).unwrap();
     let names = ["x-ratelimit-remaining", "x-ratelimit-limit"];
-    assert_eq!(names.map(told), ["1", "2"]);
+    assert_eq!(names.map(reply), ["1", "2"]);
 }
 
 #[test]
@@ -113,20 +113,20 @@ fn denied_key_is_refused_without_retry_after() {
 }
 
 #[test]
-fn a_rule_in_shadow_refuses_nobody_and_operators_see_it() {
+fn shadow_rule_refuses_no_request_and_is_counted() {
     let shadow = PER_USER.replace("{ \"name\"", "{ \"mode\": \"shadow\", \"name\"");
     let debug = r#""debug": { "secret": { "env": "SECRET" } }"#;
     let mut host = Host::new(&[&shadow], debug);
     assert_eq!(host.passed("alice", 5), 5);
     assert_eq!(host.count("allowed", "per-user"), 2);
     assert_eq!(host.count("shadow_limited", "per-user"), 3);
-    let mut told = |user, secret| {
+    let mut reply = |user, secret| {
         let stream = host.request_with(&[("x-user-id", user), ("x-weir-debug", secret)]);
-        host.told(stream, "x-weir-ratelimit-shadow")
+        host.response_header(stream, "x-weir-ratelimit-shadow")
     };
-    assert_eq!(told("alice", SECRET).as_deref(), Some("per-user"));
-    assert_eq!(told("bob", SECRET).as_deref(), Some("none"));
-    assert_eq!(told("alice", "0123456789abcdeF"), None);
+    assert_eq!(reply("alice", SECRET).as_deref(), Some("per-user"));
+    assert_eq!(reply("bob", SECRET).as_deref(), Some("none"));
+    assert_eq!(reply("alice", "0123456789abcdeF"), None);
 }
 
 /// Hosts that must define metrics at startup use it to prepare for later rules.

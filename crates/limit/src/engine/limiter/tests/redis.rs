@@ -46,7 +46,7 @@ fn grpc_client_refused_after_a_wait_gets_a_grpc_status() {
 }
 
 #[test]
-fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
+fn shadow_rule_counts_in_redis_and_refuses_no_request() {
     let rule = r#"{ "name": "r", "store": "redis", "mode": "shadow", "limit": { "rate": 5, "per": "1h" } }"#;
     let enforced = r#"{ "name": "e", "store": "redis", "limit": { "rate": 15, "per": "1h" } }"#;
     let mut host = Host::new(&[rule, enforced], r#""redis": {}"#);
@@ -115,7 +115,7 @@ fn slice_is_not_spent_on_a_request_refused_by_another_rule() {
 }
 
 #[test]
-fn who_was_refused_costs_redis_nothing_until_it_may_pass() {
+fn refused_client_causes_no_redis_call_until_its_retry_time() {
     let rule = r#"{ "name": "r", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[rule], r#""redis": {}"#);
     assert_eq!(host.passed("alice", 100), 1);
@@ -127,7 +127,7 @@ fn who_was_refused_costs_redis_nothing_until_it_may_pass() {
 }
 
 #[test]
-fn what_was_charged_here_goes_back_when_redis_refuses() {
+fn local_charge_is_refunded_when_redis_refuses() {
     let here = r#"{ "name": "here", "limit": { "rate": 3, "per": "1h" } }"#;
     let there = r#"{ "name": "there", "store": "redis", "key": ["user"], "limit": { "rate": 1, "per": "1h" } }"#;
     let mut host = Host::new(&[here, there], r#""redis": {}"#);
@@ -232,11 +232,11 @@ proptest! {
         }
         for (user, name) in USERS.into_iter().enumerate() {
             let all = passed.iter().sum::<u32>();
-            let left = rates.all_here.min(rates.all_there).checked_sub(all);
+            let remaining = rates.all_here.min(rates.all_there).checked_sub(all);
             let left_of_user = rates.user_here.min(rates.user_there).checked_sub(passed[user]);
-            let left = left.unwrap().min(left_of_user.unwrap());
-            prop_assert_eq!(host.passed(name, 12) as u32, left, "{}", name);
-            passed[user] += left;
+            let remaining = remaining.unwrap().min(left_of_user.unwrap());
+            prop_assert_eq!(host.passed(name, 12) as u32, remaining, "{}", name);
+            passed[user] += remaining;
         }
         prop_assert!(host.is_at_rest());
     }

@@ -76,12 +76,12 @@ fn lost_rules_document_keeps_the_current_rules() {
 fn failed_polls_keep_the_rules_and_log_once() {
     let mut host = host();
     host.passed("alice", 1);
-    for (way, fate) in [
+    for (route, fate) in [
         (RedisConnectivity::Open, CallOutcome::TimedOut),
         (RedisConnectivity::Open, CallOutcome::Garbled),
         (RedisConnectivity::Down, CallOutcome::Answered),
     ] {
-        host.way = way;
+        host.connectivity = route;
         host.now_ms += 500;
         host.tick();
         host.end_call(0, fate);
@@ -89,7 +89,7 @@ fn failed_polls_keep_the_rules_and_log_once() {
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 3);
     assert_eq!(host.log.len(), 1);
     assert_eq!(host.passed("bob", 5), 3);
-    host.way = RedisConnectivity::Open;
+    host.connectivity = RedisConnectivity::Open;
     publish(&mut host, None);
     assert!(host.has_logged("rules can be read again"));
 }
@@ -97,7 +97,7 @@ fn failed_polls_keep_the_rules_and_log_once() {
 #[test]
 fn idle_worker_polls_less_often_and_logs_nothing() {
     let mut host = host();
-    host.way = RedisConnectivity::Down;
+    host.connectivity = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
@@ -105,7 +105,7 @@ fn idle_worker_polls_less_often_and_logs_nothing() {
     assert!(host.log.is_empty());
     assert_eq!(host.metric("weir_ratelimit_polls_failed_total"), 0);
     assert_eq!(host.limiter.tick_ms(), Some(30_000));
-    host.way = RedisConnectivity::Open;
+    host.connectivity = RedisConnectivity::Open;
     host.ask("alice");
     let tick_ms = host.limiter.tick_ms().unwrap();
     assert!(
@@ -117,12 +117,12 @@ fn idle_worker_polls_less_often_and_logs_nothing() {
 #[test]
 fn first_request_of_a_worker_loads_the_rules_immediately() {
     let mut host = host();
-    host.way = RedisConnectivity::Down;
+    host.connectivity = RedisConnectivity::Down;
     for _ in 0..20 {
         host.now_ms += 40_000;
         host.tick();
     }
-    host.way = RedisConnectivity::Open;
+    host.connectivity = RedisConnectivity::Open;
     host.redis.document = Some(rules(5).into());
     host.ask("alice");
     assert_eq!(host.metric("weir_ratelimit_rules_loaded_total"), 1);

@@ -19,7 +19,7 @@ const SHADOW: &str = r#"{ "name": "shadow", "key": [{ "header": "x-api-key" }, "
     "mode": "shadow", "store": "redis", "limit": { "rate": 1, "per": "1h" } }"#;
 
 /// The counts that the next call adds: the words of each name, and the number.
-fn told(host: &mut Host) -> Vec<(String, String)> {
+fn reported_counts(host: &mut Host) -> Vec<(String, String)> {
     host.now_ms += 2_000;
     host.tick();
     let Some((batch, body)) = host.calls.pop_front() else {
@@ -51,14 +51,18 @@ fn expected(counts: &[(&str, u64)]) -> Vec<(String, String)> {
 fn report_shows_operators_the_refusing_rules_and_keys() {
     let mut host = Host::new(&[HOURLY, DENYING, SHADOW], r#""redis": {}, "report": true"#);
     host.ask("alice");
-    assert_eq!(told(&mut host), expected(&[]), "nobody was refused");
+    assert_eq!(
+        reported_counts(&mut host),
+        expected(&[]),
+        "nobody was refused"
+    );
     for user in ["alice", "alice", "bob", "bob", "eve"] {
         let stream = host.request_with(&[("x-user-id", user), ("x-api-key", "secret")]);
         host.settle();
         host.close(stream);
     }
     assert_eq!(
-        told(&mut host),
+        reported_counts(&mut host),
         expected(&[
             ("limited | hourly", 3),
             ("limited | hourly | alice", 2),
@@ -71,7 +75,7 @@ fn report_shows_operators_the_refusing_rules_and_keys() {
     host.settle();
     assert!(host.is_passed(stream));
     assert_eq!(
-        told(&mut host),
+        reported_counts(&mut host),
         expected(&[
             ("shadow_limited | shadow", 2),
             (
@@ -90,11 +94,14 @@ fn shadow_denials_are_reported_per_rule() {
     let mut host = Host::new(&[&trial], r#""redis": {}, "report": true"#);
     let stream = host.request("eve");
     assert!(host.is_passed(stream));
-    assert_eq!(told(&mut host), expected(&[("shadow_limited | trial", 1)]));
+    assert_eq!(
+        reported_counts(&mut host),
+        expected(&[("shadow_limited | trial", 1)])
+    );
 }
 
 #[test]
-fn nobody_is_told_who_has_not_asked() {
+fn counts_are_reported_only_when_enabled() {
     let mut host = Host::new(&[HOURLY], r#""redis": {}"#);
     host.ask("alice");
     host.ask("alice");

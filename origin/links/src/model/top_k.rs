@@ -26,15 +26,15 @@ pub struct Changes {
     pub inserted: BTreeMap<String, Count>,
 }
 
-/// Adds `seen` to the counters, of which at most `counters_max` exist.
+/// Adds `observed` to the counters, of which at most `counters_max` exist.
 pub fn add(
     counters: &BTreeMap<String, Count>,
-    seen: &BTreeMap<&str, u64>,
+    observed: &BTreeMap<&str, u64>,
     counters_max: usize,
 ) -> Changes {
     let mut now = counters.clone();
     // Existing values first, then the most frequent ones: values of one batch have no order of their own.
-    let mut order: Vec<(&str, u64)> = seen
+    let mut order: Vec<(&str, u64)> = observed
         .iter()
         .map(|(value, clicks)| (*value, *clicks))
         .collect();
@@ -62,13 +62,13 @@ pub fn add(
 
 fn changes(before: &BTreeMap<String, Count>, now: BTreeMap<String, Count>) -> Changes {
     let mut changes = Changes::default();
-    let gone = before.keys().filter(|value| !now.contains_key(*value));
-    changes.removed.extend(gone.cloned());
+    let removed = before.keys().filter(|value| !now.contains_key(*value));
+    changes.removed.extend(removed.cloned());
     for (value, count) in now {
         match before.get(&value) {
-            Some(known) if known.over_max == count.over_max => {
-                if count.clicks > known.clicks {
-                    changes.added.insert(value, count.clicks - known.clicks);
+            Some(existing) if existing.over_max == count.over_max => {
+                if count.clicks > existing.clicks {
+                    changes.added.insert(value, count.clicks - existing.clicks);
                 }
             }
             // The value was replaced and added again.
@@ -96,12 +96,12 @@ mod tests {
     }
 
     impl SketchAndTruth {
-        fn add(&mut self, seen: &[(&str, u64)], counters_max: usize) {
-            for (value, clicks) in seen {
+        fn add(&mut self, observed: &[(&str, u64)], counters_max: usize) {
+            for (value, clicks) in observed {
                 *self.truth.entry((*value).to_owned()).or_default() += clicks;
             }
-            let seen: BTreeMap<&str, u64> = seen.iter().copied().collect();
-            let changes = add(&self.counters, &seen, counters_max);
+            let observed: BTreeMap<&str, u64> = observed.iter().copied().collect();
+            let changes = add(&self.counters, &observed, counters_max);
             for value in &changes.removed {
                 self.counters.remove(value);
             }
@@ -150,11 +150,11 @@ mod tests {
         let mut both = SketchAndTruth::default();
         for n in 0..2_000 {
             let (a, b) = (format!("flood-{n}"), format!("more-{n}"));
-            let mut seen = vec![(a.as_str(), 1), (b.as_str(), 1)];
+            let mut observed = vec![(a.as_str(), 1), (b.as_str(), 1)];
             if n >= 1_000 && n % 10 == 0 {
-                seen.push(("late.example", 10));
+                observed.push(("late.example", 10));
             }
-            both.add(&seen, 100);
+            both.add(&observed, 100);
         }
         both.check(100);
         let late = both.counters["late.example"];
@@ -173,11 +173,14 @@ mod tests {
         for _ in 0..50 {
             let mut both = SketchAndTruth::default();
             for _ in 0..40 {
-                let seen: BTreeMap<String, u64> = (0..next(8))
+                let observed: BTreeMap<String, u64> = (0..next(8))
                     .map(|_| (next(30).to_string(), 1 + next(20)))
                     .collect();
-                let seen: Vec<_> = seen.iter().map(|(value, n)| (value.as_str(), *n)).collect();
-                both.add(&seen, 6);
+                let observed: Vec<_> = observed
+                    .iter()
+                    .map(|(value, n)| (value.as_str(), *n))
+                    .collect();
+                both.add(&observed, 6);
                 both.check(6);
             }
         }

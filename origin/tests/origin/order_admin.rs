@@ -22,8 +22,8 @@ async fn terms(world: &World) -> Value {
 
 async fn buy(world: &World, name: &str) -> String {
     let ticket = world.claim("s", name).await;
-    let made = world.order(&ticket).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    let response = world.order(&ticket).await;
+    assert_eq!(response.status, 201, "{response:?}");
     ticket.claim_id().to_string()
 }
 
@@ -62,21 +62,21 @@ async fn refund_ends_order_releases_unit_once_and_states_amount() {
             assert_eq!(terms(&world).await, json!([4, 0, 0, 0]), "{payment}");
         }
         assert_eq!(world.remaining().await, 4);
-        let seen = world.as_user("alice", "GET", &path).await;
-        assert_eq!(seen.body["payment"]["state"], "refund_due");
+        let response = world.as_user("alice", "GET", &path).await;
+        assert_eq!(response.body["payment"]["state"], "refund_due");
         // The provider reports the payment again: nothing more happens.
         let again = world
             .callback("again", &format!("{order}.p1"), "paid")
             .await;
         assert_eq!(again.body["state"], "refund_due");
 
-        let noted = format!("/payments/{order}.p1/refunded");
-        let noted = world
-            .admin("POST", &noted, &json!({ "reference": "re_17" }))
+        let message = format!("/payments/{order}.p1/refunded");
+        let message = world
+            .admin("POST", &message, &json!({ "reference": "re_17" }))
             .await;
-        assert_eq!(noted.body["state"], "refunded", "{noted:?}");
-        let seen = get(&world, &path).await;
-        assert_eq!(seen["payments"][0]["reference"], "re_17");
+        assert_eq!(message.body["state"], "refunded", "{message:?}");
+        let response = get(&world, &path).await;
+        assert_eq!(response["payments"][0]["reference"], "re_17");
         let changes = get(&world, &format!("{path}/changes")).await;
         let kinds = changes["changes"].as_array().unwrap().iter();
         let kinds: Vec<&str> = kinds.map(|one| one["type"].as_str().unwrap()).collect();
@@ -163,27 +163,27 @@ async fn orders_are_found_by_sale_user_status_and_time_page_by_page() {
         ("oldest", orders.clone()),
         ("newest", orders.iter().rev().cloned().collect()),
     ] {
-        let (mut seen, mut after) = (Vec::new(), String::new());
+        let (mut observed, mut after) = (Vec::new(), String::new());
         loop {
             let page = get(
                 &world,
                 &format!("/orders?sale=s&sort={sort}&limit=3{after}"),
             )
             .await;
-            seen.extend(ids(&page));
+            observed.extend(ids(&page));
             let Some(next) = page["next"].as_str() else {
                 break;
             };
             after = format!("&after={next}");
         }
         // Orders of the same millisecond are sorted by id.
-        let mut seen_sorted = seen.clone();
+        let mut seen_sorted = observed.clone();
         let mut expected = expected;
         expected.sort();
         seen_sorted.sort();
         assert_eq!(seen_sorted, expected, "{sort}");
         let page = get(&world, &format!("/orders?sale=s&sort={sort}")).await;
-        assert_eq!(ids(&page), seen, "{sort}");
+        assert_eq!(ids(&page), observed, "{sort}");
         let times = page["orders"].as_array().unwrap().iter();
         let times: Vec<u64> = times
             .map(|order| order["created_at_ms"].as_u64().unwrap())

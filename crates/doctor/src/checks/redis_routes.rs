@@ -14,7 +14,7 @@ use crate::place::same_spelling;
 use crate::tree::{duration_ms, is_set, list, text};
 
 pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
-    let (mut seen, mut compared) = (BTreeSet::new(), BTreeSet::new());
+    let (mut observed, mut compared) = (BTreeSet::new(), BTreeSet::new());
     for filter in &gateway.filters {
         findings.extend(prefix(filter, gateway.origin));
         for (cluster, redis) in filter.redis() {
@@ -27,7 +27,7 @@ pub(super) fn check(gateway: &Gateway<'_>, findings: &mut Vec<Diagnostic>) {
                     };
                     // A limiter alone needs no origin, and may have its own Redis.
                     let is_shared = cluster == redis.cluster && needs_origin(filter);
-                    let is_new = seen.insert(cluster.to_owned());
+                    let is_new = observed.insert(cluster.to_owned());
                     let mut found: Vec<Diagnostic> =
                         topology(filter, &redis, &way).into_iter().collect();
                     if is_new {

@@ -6,8 +6,8 @@ use crate::shared::HostData;
 
 /// Whether no VM has logged this yet. VMs are configured one after the other, so only simultaneous events on two
 /// workers may be logged twice.
-pub(crate) fn is_new(what: &str) -> bool {
-    let key = format!("weir.said.{what}");
+pub(crate) fn is_new(subject: &str) -> bool {
+    let key = format!("weir.logged.{subject}");
     match HostData.get(&key) {
         Some(_) => false,
         None => {

@@ -52,10 +52,10 @@ impl RecentEvents {
     pub fn look(&self, id: &str, fingerprint: Fingerprint) -> IdStatus {
         let hash = self.hash(id);
         let generations = self.generations();
-        let known = generations.iter().find_map(|one| one.get(&hash).copied());
-        match known {
+        let existing = generations.iter().find_map(|one| one.get(&hash).copied());
+        match existing {
             None => IdStatus::New,
-            Some(known) if known == fingerprint => IdStatus::Same,
+            Some(existing) if existing == fingerprint => IdStatus::Same,
             Some(_) => IdStatus::Other,
         }
     }
@@ -97,26 +97,30 @@ mod tests {
 
     #[test]
     fn duplicate_event_is_detected_and_an_id_conflict_is_reported() {
-        let seen = RecentEvents::new(10);
-        assert_eq!(seen.look("a", print(1)), IdStatus::New);
-        seen.note("a", print(1));
-        assert_eq!(seen.look("a", print(1)), IdStatus::Same);
-        assert_eq!(seen.look("a", print(2)), IdStatus::Other);
-        seen.note("a", print(2));
-        assert_eq!(seen.look("a", print(1)), IdStatus::Same, "the first stays");
-        assert_eq!(seen.look("b", print(1)), IdStatus::New);
+        let events = RecentEvents::new(10);
+        assert_eq!(events.look("a", print(1)), IdStatus::New);
+        events.note("a", print(1));
+        assert_eq!(events.look("a", print(1)), IdStatus::Same);
+        assert_eq!(events.look("a", print(2)), IdStatus::Other);
+        events.note("a", print(2));
+        assert_eq!(
+            events.look("a", print(1)),
+            IdStatus::Same,
+            "the first stays"
+        );
+        assert_eq!(events.look("b", print(1)), IdStatus::New);
     }
 
     #[test]
     fn recent_events_are_bounded_and_keep_the_latest() {
-        let seen = RecentEvents::new(10);
+        let events = RecentEvents::new(10);
         for n in 0..1_000 {
-            seen.note(&format!("e{n}"), print(0));
+            events.note(&format!("e{n}"), print(0));
             for latest in n.max(9) - 9..=n {
-                assert_eq!(seen.look(&format!("e{latest}"), print(0)), IdStatus::Same);
+                assert_eq!(events.look(&format!("e{latest}"), print(0)), IdStatus::Same);
             }
         }
-        assert!(seen.generations().iter().map(HashMap::len).sum::<usize>() <= 20);
-        assert_eq!(seen.look("e0", print(0)), IdStatus::New);
+        assert!(events.generations().iter().map(HashMap::len).sum::<usize>() <= 20);
+        assert_eq!(events.look("e0", print(0)), IdStatus::New);
     }
 }
