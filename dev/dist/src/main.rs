@@ -14,7 +14,7 @@ use weir_stack::workspace;
 /// Build a release in target/dist: filters, origin, native module, Envoy files, images, chart, documents and
 /// checksums
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::LONG)]
+#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::long())]
 struct Arguments {
     /// Test the folder afterwards: images, chart, and a limit, a link and a sale with only its files, Envoy and
     /// Redis
@@ -42,6 +42,7 @@ enum Step {
 }
 
 fn main() -> ExitCode {
+    weir_version::set_commit(weir_version::commit!());
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
