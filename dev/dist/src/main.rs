@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use weir_dist::binaries::{self, Build};
 use weir_dist::folder::Folder;
-use weir_dist::{chart, five_minutes, make, oci, twice};
+use weir_dist::metadata::Metadata;
+use weir_dist::{chart, five_minutes, make, oci, packages, twice};
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Envoy, Options};
 use weir_stack::workspace;
@@ -29,6 +30,14 @@ struct Arguments {
     /// Build the filters twice, the second time from a copy of the sources elsewhere, and compare the bytes
     #[arg(long)]
     twice: bool,
+
+    /// Pack what a release publishes into target/packages: archive, chart, crates and client library
+    #[arg(long)]
+    packages: bool,
+
+    /// Pack it, and print the commands that would publish it; publish nothing
+    #[arg(long)]
+    dry_run: bool,
 
     #[command(subcommand)]
     step: Option<Step>,
@@ -71,6 +80,20 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.check {
         check(&folder)?;
+    }
+    if arguments.packages || arguments.dry_run {
+        pack(&folder, arguments.dry_run)?;
+    }
+    Ok(())
+}
+
+fn pack(folder: &Folder, is_dry_run: bool) -> Result<()> {
+    let path = workspace::root().join("target/packages");
+    let packages = packages::make(&path, folder, &Metadata::read()?)?;
+    Console.line("packages", &packages.path().display().to_string());
+    if is_dry_run {
+        Console.line("dry run", "a release would run these commands:");
+        print!("{}", packages::dry_run(&packages)?);
     }
     Ok(())
 }
