@@ -43,7 +43,7 @@ pub fn make(path: &Path, build: Build) -> Result<Folder> {
         oci::add(&folder, &filter)?;
     }
     folder.copy_program(binaries::ORIGIN, &build.origin()?)?;
-    binaries::check_version(&folder)?;
+    binaries::check_version(&folder, build)?;
     if let Some(library) = build.native()? {
         folder.copy("native/libweir_native.so", &library)?;
     }
