@@ -1,35 +1,42 @@
-//! Reads the commit from git and the version from the compiler.
+//! Reads the version from the compiler, and finds the log in which git records each commit.
 //!
-//! Only release builds read the commit: otherwise every commit would recompile all programs. Other builds are
-//! `unreleased`.
+//! Programs read the commit from that log (`weir_version::commit!`). So a new commit recompiles only their `main.rs`:
+//! this script does not run again, and no library depends on the commit.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn main() {
-    println!("cargo:rerun-if-env-changed=WEIR_COMMIT");
-    let is_release = std::env::var("PROFILE").as_deref() == Ok("release");
-    let named = std::env::var("WEIR_COMMIT")
-        .ok()
-        .filter(|name| !name.is_empty());
-    let commit = named.unwrap_or_else(|| match is_release {
-        true => {
-            watch_commits();
-            output_of("git", &["rev-parse", "--short=12", "HEAD"])
-                .unwrap_or_else(|| "unknown".into())
-        }
-        false => "unreleased".into(),
-    });
+fn main() -> std::io::Result<()> {
+    println!("cargo:rerun-if-changed=build.rs");
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let compiler = output_of(&rustc, &["--version"]).unwrap_or_else(|| "rustc unknown".into());
-    println!("cargo:rustc-env=WEIR_BUILD_COMMIT={commit}");
     println!("cargo:rustc-env=WEIR_BUILD_COMPILER={compiler}");
+
+    let bytes = match log() {
+        Some(log) => format!("include_bytes!({:?})", log.display().to_string()),
+        None => format!("b{:?}", log_line()),
+    };
+    let source =
+        format!("#[doc(hidden)] #[macro_export] macro_rules! git_log {{ () => {{ {bytes} }} }}\n");
+    let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
+    std::fs::write(Path::new(&folder).join("git_log.rs"), source)
 }
 
-/// Reruns the build script after a commit. In a linked work tree, git's log is not in `.git/`.
-fn watch_commits() {
-    if let Some(log) = output_of("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
-        println!("cargo:rerun-if-changed={log}");
+/// The log of `HEAD`. In a linked work tree, it is not in `.git/`.
+fn log() -> Option<PathBuf> {
+    let log = output_of("git", &["rev-parse", "--git-path", "logs/HEAD"])?;
+    let log = std::path::absolute(log).ok()?;
+    let is_filled = log.metadata().is_ok_and(|file| file.len() > 0);
+    is_filled.then_some(log)
+}
+
+/// A line of the log for a clone that keeps none. Here, a new commit recompiles all dependents.
+fn log_line() -> String {
+    if let Some(head) = output_of("git", &["rev-parse", "--git-path", "HEAD"]) {
+        println!("cargo:rerun-if-changed={head}");
     }
+    let commit = output_of("git", &["rev-parse", "HEAD"]);
+    commit.map_or_else(String::new, |commit| format!("{commit} {commit}\n"))
 }
 
 fn output_of(program: &str, arguments: &[&str]) -> Option<String> {

@@ -79,7 +79,8 @@ impl HostMetrics {
             fast_path_answers,
         };
         // Envoy shows a labelled counter only after its first increment, but operators look for it earlier.
-        let none = metrics.counters().map(|name| (name.to_owned(), 0));
+        let shown = metrics.counters().chain([LOG_LINES_DROPPED]);
+        let none = shown.map(|name| (name.to_owned(), 0));
         created.publish(host, &none.collect());
         created
     }

@@ -52,7 +52,7 @@ admin() { curl -s -o /dev/null -X "$1" "$ADMIN$2" -H "authorization: Bearer $TOK
 "#;
 
 /// Documents whose blocks need the set-up, with the preparation of each.
-const GUIDES: [(&str, &str); 8] = [
+const GUIDES: [(&str, &str); 9] = [
     ("docs/access.md", ""),
     ("docs/doctor.md", ""),
     (
@@ -64,6 +64,7 @@ const GUIDES: [(&str, &str); 8] = [
     ("docs/links-api.md", LOGO),
     ("docs/ratelimit.md", RULES),
     ("docs/tenants.md", ""),
+    ("docs/cookbook.md", BITLY_EXPORT),
 ];
 
 const CATALOGUE: &str = r#"
@@ -88,6 +89,9 @@ exec "$debian/usr/bin/redis-cli" "\$@"
 END
   chmod +x bin/redis-cli && PATH="$PWD/bin:$PATH"
 fi"#;
+
+const BITLY_EXPORT: &str =
+    r"printf 'Link,Destination URL\nbit.ly/ijkl,https://example.com/c\n' > bitly-export.csv";
 
 /// The link commands have a separate set-up, because a deleted code is not immediately available again. It includes
 /// export files of other shorteners.

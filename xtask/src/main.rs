@@ -99,6 +99,15 @@ const TASKS: &[Task] = &[
         ],
     },
     Task {
+        name: "policy",
+        about: "Check workflows with actionlint, and dependencies with cargo-deny",
+        program: &DEV,
+        steps: &[
+            Step("find actionlint and cargo-deny, or build them into target/weir/tools"),
+            Step("check workflows, licenses, sources and advisories"),
+        ],
+    },
+    Task {
         name: "up",
         about: "Run Redis, the origin and Envoy with the filters until Ctrl-C",
         program: &DEV,

@@ -7,7 +7,8 @@ use weir_stack::tools::{HELM_VERSION, Helm, KubernetesValidate};
 
 use crate::folder::Folder;
 
-const CHART: &str = "helm/weir";
+/// The path of the chart in a release.
+pub const CHART: &str = "helm/weir";
 
 /// Replacements in the Envoy file: addresses of this machine become chart templates.
 const IN_A_CLUSTER: [(&str, &str); 4] = [

@@ -101,12 +101,20 @@ impl Folder {
         Ok(())
     }
 
+    /// The relative paths of all files, sorted.
+    ///
+    /// # Errors
+    /// A folder cannot be read.
+    pub fn files(&self) -> Result<Vec<String>> {
+        files(&self.0)
+    }
+
     /// Writes the checksums of all files in the format of `sha256sum --check`. Returns their number.
     ///
     /// # Errors
     /// A file cannot be read, or the checksums cannot be written.
     pub fn write_sums(&self) -> Result<usize> {
-        let files = files(&self.0)?;
+        let files = self.files()?;
         let mut sums = String::new();
         for file in &files {
             sums += &format!("{}  {file}\n", sha256_hex(&fs::read(self.at(file))?));
@@ -121,7 +129,7 @@ impl Folder {
     /// Names the file that differs.
     pub fn check_sums(&self) -> Result<()> {
         let sums = fs::read_to_string(self.at(SUMS))?;
-        let count = files(&self.0)?.len();
+        let count = self.files()?.len();
         ensure!(
             count == sums.lines().count() + 1,
             "{count} files, but {SUMS} does not have one checksum per file"

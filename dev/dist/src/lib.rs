@@ -5,16 +5,22 @@
 //! | [`folder`] | folder layout; checksums |
 //! | [`binaries`] | filters, origin, native module |
 //! | [`twice`] | reproducibility of the filters |
+//! | [`metadata`] | cargo's dependency graph |
 //! | [`sbom`] | bill of materials |
+//! | [`notices`] | licenses of third-party code |
 //! | [`oci`] | the filters as OCI images, written and read back |
 //! | [`chart`] | the Helm chart, checked with helm and the Kubernetes schemas |
+//! | [`packages`] | packages for registries |
 //! | [`five_minutes`] | a user's first five minutes with only this folder |
 
 pub mod binaries;
 pub mod chart;
 pub mod five_minutes;
 pub mod folder;
+pub mod metadata;
+pub mod notices;
 pub mod oci;
+pub mod packages;
 pub mod sbom;
 pub mod twice;
 
@@ -24,6 +30,7 @@ use anyhow::Result;
 
 use crate::binaries::Build;
 use crate::folder::Folder;
+use crate::metadata::Metadata;
 
 /// Builds a release in `path`, and replaces an earlier one.
 ///
@@ -41,7 +48,12 @@ pub fn make(path: &Path, build: Build) -> Result<Folder> {
         folder.copy("native/libweir_native.so", &library)?;
     }
     folder.copy_documents()?;
-    folder.write("sbom.cdx.json", sbom::make()?.as_bytes())?;
+    let metadata = Metadata::read()?;
+    folder.write("sbom.cdx.json", sbom::make(&metadata)?.as_bytes())?;
+    folder.write(
+        "THIRD-PARTY-NOTICES.txt",
+        notices::make(&metadata)?.as_bytes(),
+    )?;
     chart::write(&folder)?;
     folder.write_sums()?;
     Ok(folder)

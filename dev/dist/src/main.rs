@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use weir_dist::binaries::{self, Build};
 use weir_dist::folder::Folder;
-use weir_dist::{chart, five_minutes, make, oci, twice};
+use weir_dist::metadata::Metadata;
+use weir_dist::{chart, five_minutes, make, oci, packages, twice};
 use weir_stack::report::{Console, Reporter};
 use weir_stack::tools::{Envoy, Options};
 use weir_stack::workspace;
@@ -14,7 +15,7 @@ use weir_stack::workspace;
 /// Build a release in target/dist: filters, origin, native module, Envoy files, images, chart, documents and
 /// checksums
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::LONG)]
+#[command(name = "cargo xtask dist", bin_name = "cargo xtask dist", version = weir_version::long())]
 struct Arguments {
     /// Test the folder afterwards: images, chart, and a limit, a link and a sale with only its files, Envoy and
     /// Redis
@@ -30,6 +31,14 @@ struct Arguments {
     #[arg(long)]
     twice: bool,
 
+    /// Pack what a release publishes into target/packages: archive, chart, crates and client library
+    #[arg(long)]
+    packages: bool,
+
+    /// Pack it, and print the commands that would publish it; publish nothing
+    #[arg(long)]
+    dry_run: bool,
+
     #[command(subcommand)]
     step: Option<Step>,
 }
@@ -42,6 +51,7 @@ enum Step {
 }
 
 fn main() -> ExitCode {
+    weir_version::set_commit(weir_version::commit!());
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,6 +80,20 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.check {
         check(&folder)?;
+    }
+    if arguments.packages || arguments.dry_run {
+        pack(&folder, arguments.dry_run)?;
+    }
+    Ok(())
+}
+
+fn pack(folder: &Folder, is_dry_run: bool) -> Result<()> {
+    let path = workspace::root().join("target/packages");
+    let packages = packages::make(&path, folder, &Metadata::read()?)?;
+    Console.line("packages", &packages.path().display().to_string());
+    if is_dry_run {
+        Console.line("dry run", "a release would run these commands:");
+        print!("{}", packages::dry_run(&packages)?);
     }
     Ok(())
 }

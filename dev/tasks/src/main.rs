@@ -1,7 +1,8 @@
-//! The tasks of `cargo xtask`: setup, build-wasm, build-edge, book, prose, up, demo, test, mutants.
+//! The tasks of `cargo xtask`: setup, build-wasm, build-edge, book, prose, policy, up, demo, test, mutants.
 
 mod book_task;
 mod mutants_task;
+mod policy_task;
 mod prose_task;
 mod tests_task;
 
@@ -58,6 +59,12 @@ enum Task {
     /// The rules are in docs/.vale. Go builds Vale into target/weir/tools unless it is on PATH; without Go the check is
     /// skipped. Help and texts are extracted into target/weir/prose.
     Prose,
+
+    /// Check workflows with actionlint, and dependencies with cargo-deny
+    ///
+    /// Checks licenses, sources and banned crates of both workspaces by deny.toml, and advisories if their database can be
+    /// downloaded. Without a program on PATH, Go builds actionlint and cargo builds cargo-deny into target/weir/tools.
+    Policy,
 
     /// Run Redis, the origin and Envoy with the filters until Ctrl-C
     ///
@@ -119,6 +126,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Task::BuildEdge => build_edge(),
         Task::Book => book_task::run(),
         Task::Prose => prose_task::run(),
+        Task::Policy => policy_task::run(),
         Task::Up(arguments) => up::run(&arguments, options),
         Task::Demo(arguments) => demo::run(&arguments, options),
         Task::Mutants(arguments) => mutants_task::run(&arguments),

@@ -7,10 +7,11 @@
 //! machine: it is compiled without optimisation, benchmarks are excluded, properties are tested on few cases, and slow
 //! tests are skipped.
 
-use anyhow::{Context, Result, ensure};
-use std::path::{Path, PathBuf};
+use anyhow::{Context, Result};
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use weir_stack::command;
+use weir_stack::report::Console;
+use weir_stack::tools::CARGO_MUTANTS;
 use weir_stack::workspace;
 
 /// The crates that make decisions. Hosts, tools and the origin have end-to-end tests instead, which are too slow for
@@ -38,9 +39,6 @@ const SETTINGS: [(&str, &str); 5] = [
     ("PROPTEST_CASES", "32"),
 ];
 
-/// The version to install if none is found.
-const VERSION: &str = "27.1.0";
-
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Only this crate; repeatable [default: all crates named above]
@@ -59,7 +57,7 @@ pub(crate) struct Arguments {
 /// Runs one crate after the other. The exit code is the first non-zero one of cargo-mutants; 2 means that a test is
 /// missing.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let tool = find_or_get()?;
+    let tool = CARGO_MUTANTS.find_or_get(&mut Console)?;
     let mut first_bad = 0;
     for package in packages(arguments) {
         let code = run_package(&tool, package, arguments)?;
@@ -123,43 +121,6 @@ fn words(package: &str, has_tests_folder: bool, arguments: &Arguments) -> Vec<St
     words.push("--");
     words.extend(SLOW.iter().flat_map(|name| ["--skip", name]));
     words.into_iter().map(str::to_owned).collect()
-}
-
-/// Finds cargo-mutants on `PATH` or in `target/weir/tools`, and installs it there if missing.
-fn find_or_get() -> Result<PathBuf> {
-    if let Some(found) = on_path("cargo-mutants") {
-        return Ok(found);
-    }
-    let root = workspace::out_dir().join("tools/cargo-mutants");
-    let tool = root.join("bin/cargo-mutants");
-    if !tool.is_file() {
-        install(&root)?;
-    }
-    Ok(tool)
-}
-
-fn install(root: &Path) -> Result<()> {
-    println!(
-        "cargo-mutants   installing {VERSION} into {}…",
-        root.display()
-    );
-    let status = command::cargo()
-        .args(["install", "cargo-mutants", "--locked", "--version", VERSION])
-        .arg("--root")
-        .arg(root)
-        .status()
-        .context("cannot start cargo install")?;
-    ensure!(
-        status.success(),
-        "cannot install cargo-mutants; install it manually: cargo install cargo-mutants"
-    );
-    Ok(())
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut files = std::env::split_paths(&path).map(|folder| folder.join(name));
-    files.find(|file| file.is_file())
 }
 
 #[cfg(test)]

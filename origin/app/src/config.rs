@@ -94,7 +94,7 @@ Secrets are environment variables, or file paths in variables with the suffix _F
 
 /// The Weir origin: sales, orders, links, events, history and fitment behind the gateways.
 #[derive(Clone, Parser)]
-#[command(name = "weir-origin", version = weir_version::LONG, after_help = secrets_help())]
+#[command(name = "weir-origin", version = weir_version::long(), after_help = secrets_help())]
 pub struct Config {
     /// Public address, for requests from gateways
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8080")]

@@ -6,6 +6,7 @@ use clap::Parser;
 use weir_origin::config::Config;
 
 fn main() -> ExitCode {
+    weir_version::set_commit(weir_version::commit!());
     match weir_origin::run::run(&Config::parse()) {
         Ok(code) => code,
         Err(error) => {

@@ -143,7 +143,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     let origin = open(config, secrets, files, database).await?;
     let stop = CancellationToken::new();
     let public = listen("--listen", config.listen).await?;
-    info!(version = weir_version::LONG, listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
+    info!(version = weir_version::long(), listen = %public.local_addr()?, admin_listen = %admin.local_addr()?, "listening");
     let servers = [
         tokio::spawn(serve(public, origin.public_routes(), stop.clone())),
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),

@@ -89,7 +89,7 @@ impl Default for Metrics {
                 group.add("build_info", "1 for the running build");
             let labels = BuildLabels {
                 version: weir_version::VERSION,
-                commit: weir_version::COMMIT,
+                commit: weir_version::commit(),
                 compiler: weir_version::COMPILER,
             };
             build.get_or_create(&labels).set(1);

@@ -99,7 +99,7 @@ impl Traces {
             .with_timeout(TIMEOUT)
             .build()?;
         let undecided = Sampler::TraceIdRatioBased(config.otlp_share);
-        let version = KeyValue::new("service.version", weir_version::LONG);
+        let version = KeyValue::new("service.version", weir_version::long());
         let resource = Resource::builder().with_service_name(SERVICE);
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)

@@ -78,7 +78,7 @@ pub async fn run(
     let shards = Arc::new(Shards::new(client, keys, name.as_str(), key_prefix));
     let listener = TcpListener::bind(command.proxy_listen);
     let listener = listener.await.context("--proxy-listen")?;
-    info!(version = weir_version::LONG, listen = %listener.local_addr()?, %redis, "shard proxy listening");
+    info!(version = weir_version::long(), listen = %listener.local_addr()?, %redis, "shard proxy listening");
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = Arc::clone(&free).acquire_owned().await?;

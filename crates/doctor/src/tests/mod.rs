@@ -1,5 +1,6 @@
 //! The shipped files have no findings, and each single mistake has exactly one.
 
+mod cookbook;
 mod gateway;
 mod origin;
 mod redis;

@@ -14,7 +14,7 @@ use weir_stack::tools::{ENVOY_VERSION, ENVOY_VERSIONS, Envoy};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of a release without the parts that this build skips.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
@@ -28,6 +28,7 @@ const FILES: [&str; 13] = [
     "observe/prometheus/prometheus.yml",
     "oci/index.json",
     "sbom.cdx.json",
+    "THIRD-PARTY-NOTICES.txt",
 ];
 
 #[tokio::test(flavor = "multi_thread")]

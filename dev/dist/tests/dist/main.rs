@@ -5,6 +5,7 @@
 mod chart;
 mod containers;
 mod folder;
+mod packages;
 
 /// Returns a tool, or prints what is skipped without it.
 fn found<T>(tool: anyhow::Result<T>, subject: &str) -> Option<T> {

@@ -3,9 +3,11 @@
 //! Every finder checks files first and runs commands only for new tools. Their results are cached in
 //! `target/weir/tools.json`, so later runs take only milliseconds.
 
+mod actionlint;
 mod apt;
 mod axe;
 mod cache;
+mod cargo;
 mod cassandra;
 mod chromium;
 mod clock;
@@ -30,8 +32,10 @@ mod redis;
 mod rust;
 mod vale;
 
+pub use actionlint::Actionlint;
 pub use apt::Removals;
 pub use axe::Axe;
+pub use cargo::{CARGO_DENY, CARGO_MUTANTS, CargoProgram};
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
 pub use chromium::Chromium;
 pub use clock::Clock;
