@@ -130,7 +130,7 @@ async fn frozen_redis_ends_calls_of_workers_at_their_deadline() -> Result<()> {
         calls(&stack).await.is_ok_and(|[now, _]| now > worker + 10)
     })
     .await?;
-    let after = books(&stack, "native-frozen").await?;
+    let after = stock_balance(&stack, "native-frozen").await?;
     assert_eq!((after.orders, after.held, after.stock), (40, 0, 0));
     Ok(stack.check_children()?)
 }
