@@ -3,6 +3,7 @@
 //! Every finder checks files first and runs commands only for new tools. Their results are cached in
 //! `target/weir/tools.json`, so later runs take only milliseconds.
 
+mod api_server;
 mod apt;
 mod axe;
 mod cache;
@@ -30,6 +31,7 @@ mod redis;
 mod rust;
 mod vale;
 
+pub use api_server::{ApiServerTools, KUBERNETES_VERSION};
 pub use apt::Removals;
 pub use axe::Axe;
 pub use cassandra::{CASSANDRA_VERSION, Cassandra};
