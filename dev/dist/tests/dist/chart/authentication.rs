@@ -41,7 +41,7 @@ async fn gateway_takes_users_from_valid_tokens_only() -> Result<()> {
     let cookie = format!("session={}", token("alice", 600)?);
     let (valid, expired) = (("authorization", &*valid), ("authorization", &*expired));
 
-    // Public: anybody, and nobody is who they say.
+    // Public paths: without a valid token there is no user.
     for headers in [&[][..], &[expired]] {
         let answer = ask(&gateway, Method::GET, "/plain/a", headers).await?;
         assert_eq!(user(&answer)?, None);

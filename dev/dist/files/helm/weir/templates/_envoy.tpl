@@ -112,7 +112,7 @@ transport_socket:
         {{- end }}
     bypass_cors_preflight: true
     rules:
-      {{- $anybody := `{ requires_any: { requirements: [{ provider_name: users }, { allow_missing_or_failed: {} }] } }` }}
+      {{- $optional := `{ requires_any: { requirements: [{ provider_name: users }, { allow_missing_or_failed: {} }] } }` }}
       {{- $hosts := list }}
       {{- range $.Values.links.hosts }}{{ $hosts = append $hosts (regexQuoteMeta .) }}{{ end }}
       - match:
@@ -120,25 +120,25 @@ transport_socket:
           headers:
             - name: ":authority"
               string_match: { safe_regex: { regex: {{ printf "(?i)(%s)(:[0-9]+)?" (join "|" $hosts) | quote }} } }
-        requires: {{ $anybody }}
+        requires: {{ $optional }}
       - match: { safe_regex: { regex: "/sales/[^/]+/draw(/entries)?" } }
-        requires: {{ $anybody }}
+        requires: {{ $optional }}
       - match:
           safe_regex: { regex: "/sales/[^/]+" }
           headers:
             - name: ":method"
               string_match: { exact: GET }
-        requires: {{ $anybody }}
+        requires: {{ $optional }}
       {{- range list "/sales" "/orders" "/history" "/fitment/garage" }}
       - match: { path_separated_prefix: {{ . }} }
         requires: { provider_name: users }
       {{- end }}
       {{- range $.Values.gateway.routes }}
       - match: { prefix: {{ .prefix | quote }} }
-        requires: {{ if .authenticated }}{ provider_name: users }{{ else }}{{ $anybody }}{{ end }}
+        requires: {{ if .authenticated }}{ provider_name: users }{{ else }}{{ $optional }}{{ end }}
       {{- end }}
       - match: { prefix: / }
-        requires: {{ $anybody }}
+        requires: {{ $optional }}
 {{- end }}
 {{- end }}
 {{- end -}}
