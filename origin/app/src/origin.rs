@@ -186,9 +186,9 @@ impl Origin {
         let routes = all
             .iter()
             .fold(routes, |routes, domain| domain.around_public(routes));
-        // Outside of the layers: each gateway asks every two seconds.
+        // Outside of the layers, which log requests: each gateway asks every two seconds.
         let serving = http::serving().into_router(self.common.draining.clone());
-        let routes = routes.merge(serving);
+        let routes = routes.merge(serving.method_not_allowed_fallback(http::no_method));
         http::shared(routes, &self.common.cors)
     }
 

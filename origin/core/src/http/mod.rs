@@ -104,6 +104,7 @@ pub async fn no_route() -> Problem {
     NO_ROUTE.because("there is no such path")
 }
 
-async fn no_method() -> Problem {
+/// The answer to a method that a path does not support: 405 `no_method`.
+pub async fn no_method() -> Problem {
     NO_METHOD.because("this path does not support this method")
 }

@@ -25,12 +25,12 @@ use super::{KUBERNETES, Manifests, PROBE, READY_LIMIT, texts};
 
 const VALUES: &str = "
 gateway: { drainSeconds: 3 }
-origin: { replicas: 2, databaseUrlSecret: database, drainSeconds: 5 }
+origin: { replicas: 2, databaseUrlSecret: database, drainSeconds: 7 }
 ";
 
 const CLIENTS: u64 = 4;
-/// Two health checks of a gateway.
-const CHECKED: Duration = Duration::from_secs(5);
+/// A health check of a gateway, and orders that it has sent before.
+const CHECKED: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_update_loses_no_request() -> Result<()> {
@@ -205,7 +205,7 @@ impl Cluster {
 }
 
 struct Origin {
-    process: Process,
+    process: Option<Process>,
     address: std::net::SocketAddr,
     admin: String,
 }
@@ -244,7 +244,7 @@ impl Origin {
         })?;
         let admin = format!("http://{admin}");
         let mut origin = Self {
-            process,
+            process: Some(process),
             address,
             admin,
         };
@@ -255,17 +255,41 @@ impl Origin {
     async fn wait_ready(&mut self) -> Result<()> {
         let ready = format!("{}/readyz", self.admin);
         let is_ready = || http::is_ok(&ready);
-        self.process.wait_ready(READY_LIMIT, is_ready).await
+        let process = self.process.as_mut().context("it has not started")?;
+        process.wait_ready(READY_LIMIT, is_ready).await
     }
 
-    /// Stops it with SIGTERM, and starts it again.
+    /// Stops it with SIGTERM, and starts it again. Before it stops accepting, gateways stop sending.
     async fn replace(&mut self) -> Result<()> {
-        tokio::task::block_in_place(|| self.process.stop());
-        let log = std::fs::read_to_string(self.process.log())?;
+        let mut process = self.process.take().context("it has not started")?;
+        let stopped = tokio::task::spawn_blocking(move || {
+            process.stop();
+            process
+        });
+        tokio::time::sleep(CHECKED).await;
+        let before = self.orders().await.context("it does not drain")?;
+        ensure!(!before.is_empty(), "it had no orders");
+        tokio::time::sleep(PROBE).await;
+        let after = self.orders().await.context("it drains too shortly")?;
+        ensure!(
+            before == after,
+            "gateways send orders to an origin that drains"
+        );
+        let mut process = stopped.await?;
+        let log = std::fs::read_to_string(process.log())?;
         ensure!(log.contains("\"stopped\""), "it was killed: {log}");
-        self.process.start_again()?;
+        process.start_again()?;
+        self.process = Some(process);
         self.wait_ready().await?;
         tokio::time::sleep(CHECKED).await;
         Ok(())
+    }
+
+    /// The counters of its orders.
+    async fn orders(&self) -> Result<Vec<String>> {
+        let metrics = http::get(&format!("{}/metrics", self.admin)).await?.text();
+        let start = "weir_origin_requests_total{route=\"/orders\",";
+        let lines = metrics.lines().filter(|line| line.starts_with(start));
+        Ok(lines.map(str::to_owned).collect())
     }
 }
