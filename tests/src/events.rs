@@ -242,7 +242,11 @@ impl EventOrigin {
     /// Its port is in use.
     pub async fn revive(&mut self) -> Result<()> {
         let book = Arc::clone(&self.book);
-        let respond: Respond = Arc::new(move |request, body| locked(&book).take(request, body));
+        let respond: Respond = Arc::new(move |request, body| match request.uri().path() {
+            // The health check of gateways.
+            "/serving" => response(200, "application/json", "{}"),
+            _ => locked(&book).take(request, body),
+        });
         self.server = Some(Server::start(self.port, respond).await?);
         Ok(())
     }

@@ -26,6 +26,7 @@ pub mod envoy;
 pub mod fault;
 pub mod http;
 pub mod kafka;
+pub mod kubernetes;
 pub mod mariadb;
 pub mod native;
 pub mod objects;

@@ -23,6 +23,8 @@ use crate::history::config::HistoryConfig;
 use crate::http::{AccessLogConfig, AdminToken, AllowedOrigin, Cors};
 #[cfg(feature = "init")]
 use crate::init::InitCommand;
+#[cfg(feature = "init")]
+use crate::kubernetes_secret::KubernetesSecretCommand;
 #[cfg(feature = "links-cli")]
 use crate::links::cli::LinksCommand;
 #[cfg(feature = "links")]
@@ -103,6 +105,10 @@ pub struct Config {
     /// Address of the admin API, the console and the health probes
     #[arg(long, env = "WEIR_ADMIN_LISTEN", default_value = "127.0.0.1:8081")]
     pub admin_listen: SocketAddr,
+
+    /// Seconds between SIGTERM and the end of accepting connections: meanwhile readiness fails, and requests are answered
+    #[arg(long, env = "WEIR_DRAIN_SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3600))]
+    pub drain_seconds: u64,
 
     /// Comma-separated origins whose pages may read public answers, such as `https://shop.example`; * allows any
     #[arg(long, env = "WEIR_CORS_ORIGINS", value_delimiter = ',')]
@@ -223,6 +229,11 @@ pub enum Command {
     /// Run a Redis-compatible proxy for stock and click limits in edge objects
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),
+    /// Apply the migrations of all domains to the SQL database, and exit
+    Migrate,
+    /// Create the secrets of gateways and origin in Kubernetes, or add missing ones; existing ones stay
+    #[cfg(feature = "init")]
+    KubernetesSecret(KubernetesSecretCommand),
     /// Write a starter setup: Envoy configuration, settings and new secrets
     #[cfg(feature = "init")]
     Init(InitCommand),

@@ -201,7 +201,8 @@ impl Variables {
     }
 }
 
-fn secret() -> Result<String> {
+/// A random secret.
+pub(crate) fn secret() -> Result<String> {
     let mut bytes = [0; SECRET_LEN];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| anyhow::anyhow!("no random numbers from the operating system"))?;

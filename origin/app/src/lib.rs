@@ -12,6 +12,7 @@
 //! | `change_events` | outbox to events: changes as events |
 //! | `rebuild_history` | the command that rebuilds cold lists from the event archive |
 //! | `doctor`, `init` | the commands that check a setup and write one |
+//! | `kubernetes_secret` | the command that creates secrets in a cluster |
 //!
 //! Each domain is a crate (`weir-origin-sales`, …) with its own router, state, store, jobs, metrics and configuration.
 //! Domains do not depend on each other. All depend on `weir-origin-core`, which is independent of domains.
@@ -29,6 +30,8 @@ pub mod doctor;
 mod domains;
 #[cfg(feature = "init")]
 pub mod init;
+#[cfg(feature = "init")]
+pub mod kubernetes_secret;
 pub mod openapi;
 pub mod origin;
 #[cfg(any(feature = "fitment", feature = "history"))]

@@ -15,6 +15,7 @@ static DERIVED: LazyLock<Document> = LazyLock::new(|| {
     document.merge(console::page().into_document());
     document.merge(http::alive().into_document());
     document.merge(http::probes().into_document());
+    document.merge(http::serving().into_document());
     for part in domains::documents() {
         document.merge(part);
     }

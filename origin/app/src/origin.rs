@@ -56,6 +56,7 @@ pub(crate) struct Common {
     pub(crate) edges: Edges,
     pub(crate) live: LiveAnswers,
     pub(crate) disks: Disks,
+    draining: CancellationToken,
     cors: Cors,
     access_log: AccessLog,
     access_metrics: AccessMetrics,
@@ -86,6 +87,7 @@ impl Common {
             cors: Cors::default(),
             access_log: AccessLog::default(),
             live: LiveAnswers::default(),
+            draining: CancellationToken::new(),
             disks,
             database,
             redis,
@@ -169,6 +171,11 @@ impl Origin {
         &self.common.metrics
     }
 
+    /// Makes the probes of gateways and load balancers fail. Requests are still answered.
+    pub fn drain(&self) {
+        self.common.draining.cancel();
+    }
+
     /// The routes for gateways.
     pub fn public_routes(&self) -> Router {
         let all = self.domains();
@@ -179,6 +186,9 @@ impl Origin {
         let routes = all
             .iter()
             .fold(routes, |routes, domain| domain.around_public(routes));
+        // Outside of the layers, which log requests: each gateway asks every two seconds.
+        let serving = http::serving().into_router(self.common.draining.clone());
+        let routes = routes.merge(serving.method_not_allowed_fallback(http::no_method));
         http::shared(routes, &self.common.cors)
     }
 
@@ -192,6 +202,7 @@ impl Origin {
             parts: all.iter().flat_map(|domain| domain.parts()).collect(),
             disks: common.disks.clone(),
             loops: all.iter().flat_map(|domain| domain.loops()).collect(),
+            draining: common.draining.clone(),
             document: openapi::text(),
         };
         let auth = common.access.with_token(token);

@@ -40,6 +40,15 @@ pub fn run(config: &Config) -> Result<ExitCode> {
         }
         #[cfg(feature = "init")]
         Some(Command::Init(command)) => crate::init::run(command)?,
+        #[cfg(feature = "init")]
+        Some(Command::KubernetesSecret(command)) => {
+            start_logs()?;
+            runtime()?.block_on(crate::kubernetes_secret::run(command))?;
+        }
+        Some(Command::Migrate) => {
+            start_logs()?;
+            runtime()?.block_on(migrate(config))?;
+        }
         // This command logs nothing either.
         #[cfg(feature = "links-cli")]
         Some(Command::Links(command)) => {
@@ -150,11 +159,33 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
     ];
     let background = origin.spawn(&stop)?;
     reply.await.context("cannot listen for signals")?;
+    drain(&origin, Duration::from_secs(config.drain_seconds)).await?;
     info!("stopping");
     stop.cancel();
     let ended = tokio::time::timeout(STOP_LIMIT, end(&origin, servers, background)).await;
     ensure!(ended.is_ok(), "requests still running after {STOP_LIMIT:?}");
     info!("stopped");
+    Ok(())
+}
+
+/// Fails the probes for this time, so that gateways and load balancers stop sending requests. A further signal ends it.
+async fn drain(origin: &Origin, time: Duration) -> Result<()> {
+    if time.is_zero() {
+        return Ok(());
+    }
+    let again = told_to_stop()?;
+    origin.drain();
+    info!(seconds = time.as_secs(), "draining");
+    // The timeout is the usual case.
+    let _ = tokio::time::timeout(time, again).await;
+    Ok(())
+}
+
+/// Applies all migrations. Fails if the database does not answer.
+async fn migrate(config: &Config) -> Result<()> {
+    let database = open_database(&config.database_url).await;
+    database.context("--database-url")?.close().await;
+    info!("all migrations are applied");
     Ok(())
 }
 

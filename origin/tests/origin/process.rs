@@ -284,6 +284,75 @@ async fn origin_finishes_open_requests_before_it_stops() {
     assert_eq!(world.rows().await, [1, 1, 1]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn draining_origin_fails_its_probes_and_answers_requests() {
+    let world = World::new().await;
+    let mut options = options(world.dir.path(), &world.redis_url, &world.prefix);
+    options.flags = ["--drain-seconds", "3"].map(str::to_owned).to_vec();
+    let log = world.dir.path().join("origin.log");
+    let origin = Origin::start(&support::binary(), options, &log).await;
+    let mut origin = origin.unwrap();
+    let status = async |url: String| http::get(&url).await.unwrap().status;
+    let ready = format!("{}/readyz", origin.admin_url());
+    let serving = format!("{}/serving", origin.url());
+    let sales = format!("{}/public-sales", origin.url());
+    let alive = format!("{}/healthz", origin.admin_url());
+    assert_eq!(status(ready.clone()).await, 200);
+    assert_eq!(status(serving.clone()).await, 200);
+
+    let begin = Instant::now();
+    terminate(&mut origin);
+    while status(serving.clone()).await == 200 {
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+    let answer = http::get(&ready).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.json().unwrap()["error"], "draining");
+    // On new connections.
+    assert_eq!(status(sales).await, 200);
+    assert_eq!(status(alive).await, 200);
+    assert!(wait_until_ended(&mut origin).await.success());
+    assert!(begin.elapsed() >= Duration::from_secs(3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_signal_ends_the_drain() {
+    let world = World::new().await;
+    let mut options = options(world.dir.path(), &world.redis_url, &world.prefix);
+    options.flags = ["--drain-seconds", "3600"].map(str::to_owned).to_vec();
+    let log = world.dir.path().join("origin.log");
+    let origin = Origin::start(&support::binary(), options, &log).await;
+    let mut origin = origin.unwrap();
+    terminate(&mut origin);
+    let serving = format!("{}/serving", origin.url());
+    while http::get(&serving).await.unwrap().status == 200 {}
+    terminate(&mut origin);
+    assert!(wait_until_ended(&mut origin).await.success());
+}
+
+#[test]
+fn migrate_creates_the_tables_without_secrets_and_exits() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("weir.db");
+    let url = format!("sqlite://{}", file.display());
+    for _ in 0..2 {
+        let output = run(&["migrate"], &[("WEIR_DATABASE_URL", &url)]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
+    let stored = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+    assert!(stored.contains("schema_sales") && stored.contains("schema_links"));
+    let output = run(
+        &["migrate"],
+        &[("WEIR_DATABASE_URL", "postgres://u:hush@h/d")],
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("--database-url"),
+        "{said}"
+    );
+}
+
 /// Uses a real connection, which breaks in the middle of the transaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn order_completes_after_its_connection_breaks() {

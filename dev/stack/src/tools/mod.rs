@@ -4,6 +4,7 @@
 //! `target/weir/tools.json`, so later runs take only milliseconds.
 
 mod actionlint;
+mod api_server;
 mod apt;
 mod axe;
 mod cache;
@@ -33,6 +34,7 @@ mod rust;
 mod vale;
 
 pub use actionlint::Actionlint;
+pub use api_server::{ApiServerTools, KUBERNETES_VERSION};
 pub use apt::Removals;
 pub use axe::Axe;
 pub use cargo::{CARGO_DENY, CARGO_MUTANTS, CargoProgram};

@@ -16,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -78,6 +79,8 @@ pub struct Health {
     pub disks: Disks,
     /// Loops that must keep running.
     pub loops: Vec<Loop>,
+    /// Cancelled when the origin starts to drain.
+    pub draining: CancellationToken,
     /// The OpenAPI document.
     pub document: &'static str,
 }
@@ -86,6 +89,12 @@ pub struct Health {
 const NOT_READY: Refusal = Refusal::unavailable(
     "not_ready",
     "SQL or Redis does not answer, Redis refuses writes, the database disk is full, or the reconciler is stuck",
+);
+
+/// Refusal of probes while the origin drains.
+const DRAINING: Refusal = Refusal::unavailable(
+    "draining",
+    "the origin is stopping: it still answers requests, but gateways and load balancers must send no new ones",
 );
 
 /// Health of the origin. `sales` is `paused` while SQL has lost orders of a sale and no operator has decided. With
@@ -118,10 +127,17 @@ pub fn starting() -> Router {
     alive().into_router(()).route("/readyz", get(away))
 }
 
+/// `GET /serving` of the public port, for the health checks of gateways. `draining` is cancelled when the origin starts to
+/// drain.
+pub fn serving() -> Api<CancellationToken> {
+    Api::public().route(routes!(is_serving), RouteRules::OPEN.refuses(&[DRAINING]))
+}
+
 /// `GET /readyz`, `/metrics` and `/openapi.json`.
 pub fn probes() -> Api<Health> {
+    let not_ready = RouteRules::OPEN.refuses(&[NOT_READY, DRAINING]);
     Api::open_admin()
-        .route(routes!(ready), RouteRules::OPEN.refuses(&[NOT_READY]))
+        .route(routes!(ready), not_ready)
         .route(routes!(metrics), RouteRules::OPEN)
         .route(routes!(openapi), RouteRules::OPEN)
 }
@@ -142,6 +158,24 @@ async fn is_alive() -> Json<HealthView> {
     })
 }
 
+/// Health check of gateways
+///
+/// Answers 200 until the origin starts to drain, without using SQL or Redis.
+#[utoipa::path(
+    get,
+    path = "/serving",
+    operation_id = "isServing",
+    responses((status = 200, description = "Accepts requests", body = HealthView)),
+)]
+async fn is_serving(
+    State(draining): State<CancellationToken>,
+) -> Result<Json<HealthView>, Problem> {
+    match draining.is_cancelled() {
+        true => Err(DRAINING.because("the origin is stopping")),
+        false => Ok(is_alive().await),
+    }
+}
+
 /// Readiness probe: SQL answers, Redis accepts writes, the database disk has space, the reconciler runs
 ///
 /// Answers 200 if SQL answers and Redis accepts a write. The body has the state of the other components.
@@ -152,6 +186,9 @@ async fn is_alive() -> Json<HealthView> {
     responses((status = 200, description = "It can", body = HealthView)),
 )]
 async fn ready(State(health): State<Health>) -> Result<Json<HealthView>, Problem> {
+    if health.draining.is_cancelled() {
+        return Err(DRAINING.because("the origin is stopping"));
+    }
     let (sql, redis) = tokio::join!(
         in_time(health.database.ping()),
         in_time(health.redis.check_write())

@@ -38,7 +38,7 @@ pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
 pub use cors::{AllowedOrigin, Cors};
 pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::HeartbeatTimeouts;
-pub use health::{Component, Health, Loop, alive, probes, starting};
+pub use health::{Component, Health, Loop, alive, probes, serving, starting};
 pub use input::{ReadQuery, TypedBody, page_len, read_typed, read_typed_value, shared_members};
 pub use live::{LiveAnswers, TOO_MANY_STREAMS};
 pub use problem::{Problem, ProblemBody, RETRY_AFTER_S, Remedy, ValidationError};
@@ -104,6 +104,7 @@ pub async fn no_route() -> Problem {
     NO_ROUTE.because("there is no such path")
 }
 
-async fn no_method() -> Problem {
+/// The answer to a method that a path does not support: 405 `no_method`.
+pub async fn no_method() -> Problem {
     NO_METHOD.because("this path does not support this method")
 }

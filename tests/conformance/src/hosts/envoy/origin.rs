@@ -92,6 +92,10 @@ fn answer(request: ReceivedRequest, shared: &Mutex<Shared>) -> Result<Vec<u8>> {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.headers.iter().find(|(name, _)| name == ":path");
     let (_, path) = path.context("a request without a path")?;
+    if path == "/serving" {
+        // Envoy's health check.
+        return Ok(b"HTTP/1.1 200 x\r\ncontent-length: 0\r\n\r\n".to_vec());
+    }
     let vector = shared.vector.as_ref().context("nobody has asked")?;
     let answer = vector.origin_answer(path);
     shared.seen.push(request);
