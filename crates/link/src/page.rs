@@ -43,7 +43,7 @@ pub(crate) const NOT_FOUND: PageMessage = PageMessage {
 pub(crate) const GONE: PageMessage = PageMessage {
     status: 410,
     title: "This link has expired",
-    text: "It no longer leads anywhere.",
+    text: "It no longer works. Ask the sender for a new one.",
 };
 
 pub(crate) const UNAVAILABLE: PageMessage = PageMessage {

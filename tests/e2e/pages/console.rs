@@ -31,6 +31,59 @@ impl ConsoleFixture {
         self.browser.run(script, &[json!(selector)]).await
     }
 
+    /// Switches the open sale, after the question.
+    async fn switch_to(&self, state: &str) -> Result<()> {
+        let label = format!("#switch label:has([value={state}]) span");
+        self.browser.click(&label).await?;
+        self.browser.click("#ask-yes").await
+    }
+
+    /// Closes the sale elsewhere, then changes a fallback here: the sale stays closed.
+    async fn switch_keeps_what_others_changed(&self) -> Result<()> {
+        let browser = &self.browser;
+        self.switch_to("drain").await?;
+        browser.wait_for_text("#sale-status", "Drain").await?;
+        browser
+            .wait_for_text("#toasts", "is switched to Drain")
+            .await?;
+        let closed = json!({ "state": "closed" });
+        self.api(Method::PUT, "/sales/autumn/switch", &closed)
+            .await?;
+        browser.wait_for_text("#sale-status", "Closed").await?;
+        browser.click("#tab-settings").await?;
+        browser.click("#fallbacks [name=static_page]").await?;
+        browser.click("#fallbacks button[type=submit]").await?;
+        browser
+            .wait_for_text("#toasts", "Serve static page: on")
+            .await?;
+        let sale = self.api(Method::GET, "/sales/autumn", &Value::Null).await?;
+        let sale = sale.json()?;
+        assert_eq!(
+            (&sale["state"], &sale["degrade"]["static_page"]),
+            (&json!("closed"), &json!(true))
+        );
+        Ok(())
+    }
+
+    /// A room that no one has set has empty fields, not limits of zero.
+    async fn unknown_room_gets_no_zeros(&self) -> Result<()> {
+        let browser = &self.browser;
+        browser.type_into("#find-room [name=room]", "none").await?;
+        browser.click("#find-room button").await?;
+        browser
+            .wait_for_text("[data-room=none]", "as configured")
+            .await?;
+        browser
+            .click("[data-room=none] button[type=submit]")
+            .await?;
+        browser
+            .wait_for_text("[data-room=none]", "Please fix 3 fields")
+            .await?;
+        let room = self.api(Method::GET, "/rooms/none", &Value::Null).await?;
+        assert_eq!(room.status, 404);
+        Ok(())
+    }
+
     async fn choose(&self, selector: &str, value: &str) -> Result<()> {
         let option = format!("{selector} option[value={value}]");
         self.browser.click(&option).await
@@ -45,7 +98,9 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
     desk.enter("no key").await?;
-    browser.wait_for_text("[role=alert]", "Invalid key").await?;
+    browser
+        .wait_for_text("[role=alert]", "This key isn’t valid")
+        .await?;
     desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
@@ -71,15 +126,12 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#warm").await?;
     browser.wait_for_text("#live-stock", "500").await?;
     browser.wait_for_text("#sale-status", "Ready").await?;
-    browser.wait_for_text("#no-verdicts", "None").await?;
+    browser.wait_for_text("#no-verdicts", "No data yet").await?;
+    browser.click("#tab-balance").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
-    desk.choose("#switch [name=state]", "drain").await?;
-    browser.click("#switch button[type=submit]").await?;
-    browser.wait_for_text("#sale-status", "Drain").await?;
-    browser.click("#close").await?;
-    browser.click("#ask-yes").await?;
-    browser.wait_for_text("#sale-status", "Closed").await?;
+    desk.switch_keeps_what_others_changed().await?;
+    browser.click("#tab-live").await?;
     desk.looks_right("console-sale").await?;
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
@@ -93,9 +145,13 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser
         .type_into("[data-room=shop] [name=per_minute]", "600")
         .await?;
-    browser.click("[data-room=shop] button").await?;
     browser
-        .wait_for_text("[data-room=shop]", "Saved as version 2")
+        .click("[data-room=shop] button[type=submit]")
+        .await?;
+    // A paused room lets no visitor in: the console asks first.
+    browser.click("#ask-yes").await?;
+    browser
+        .wait_for_text("#toasts", "Saved as version 2")
         .await?;
     let room = desk.api(Method::GET, "/rooms/shop", &Value::Null).await?;
     let setting = room.json()?["setting"].clone();
@@ -104,28 +160,33 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
         (&json!("paused"), &json!(600))
     );
     desk.looks_right("console-rooms").await?;
+    desk.unknown_room_gets_no_zeros().await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
         .wait_for_text("#no-rules", "No rules in Redis")
         .await?;
 
-    // Other pages share the session.
+    // The former address of events leads to the console.
     let page = format!("{}/events/page", desk.origin.admin_url());
     browser.open(&page).await?;
     browser.wait_for_text("main", "no events").await?;
+    assert!(browser.url().await?.ends_with("/ui#/events"));
 
     // An operator can read keys, but not create them.
     browser.open(&desk.console("#/keys")).await?;
     browser.wait_for_text("#keys", "the viewer").await?;
     assert_eq!(desk.count("#make-key").await?, json!(0));
     browser.open(&desk.console("#/audit")).await?;
-    for entry in ["POST /sales", "PUT /sales/autumn/switch", "PUT /rooms/shop"] {
-        browser.wait_for_text("#trail", entry).await?;
+    for sentence in [
+        "the operator created a sale autumn",
+        "the operator switched sale autumn",
+        "the operator changed waiting room shop",
+    ] {
+        browser.wait_for_text("#trail", sentence).await?;
     }
-    browser.wait_for_text("#trail", "the operator").await?;
     desk.looks_right("console-audit").await?;
     // Expected refusals: a wrong key, and events that this origin does not have.
-    let known = ["/access/session", "/groups"];
+    let known = ["/access/session", "/groups", "/events/", "/rooms/none"];
     desk.nothing_to_complain(&known).await?;
 
     // A viewer has no controls; after signing out there is no data.

@@ -1,11 +1,17 @@
-// The rules that gateways read from Redis, and the requests that they refused.
+// Rate limits: the requests that gateways refused, by rule and key, and the rules that they read from Redis.
 
 import { api } from "./api.js";
-import { complaint, el, replace, table } from "./dom.js";
-import { count } from "./format.js";
+import { Samples, breakdown, line } from "./charts.js";
+import { complaint, el, empty, refresh, replace, table } from "./dom.js";
+import { count, length, rate } from "./format.js";
 
 /** Gateways report every two seconds. */
 const PERIOD_MS = 2_000;
+
+/** Minutes of the sums. */
+const MINUTES = 5;
+
+const COLOURS = ["c4", "c3", "c5", "c0", "c2", "c1"];
 
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
@@ -29,68 +35,106 @@ function rules(document) {
     el("code", {}, keyOf(rule)),
     limitOf(rule),
     rule.algorithm ?? "–",
-    rule.mode ?? "enforce",
+    rule.mode === "shadow" ? "Shadow mode (not enforced)" : "enforced",
   ]);
   return table("rules", ["Rule", "Key", "Limit", "Algorithm", "Mode"], rows);
 }
 
-function shown(limits) {
+function inRedis(limits) {
   if (limits.unreadable) {
     return el("p", { class: "notice bad" }, `The rules in Redis are not valid JSON. Gateways keep their previous rules: ${limits.unreadable}`);
   }
   if (!limits.document) {
-    return el("p", { id: "no-rules" }, "No rules in Redis: each gateway uses the rules of its own configuration.");
+    return empty("no-rules", "No rules in Redis: each gateway uses the rules of its own configuration.");
   }
   const whole = el("pre", {}, JSON.stringify(limits.document, null, 2));
-  return [rules(limits.document), el("details", {}, el("summary", {}, "As written"), whole)];
+  return [rules(limits.document), el("details", {}, el("summary", {}, "As JSON"), whole)];
 }
 
 /** The gateways' reports: by rule, and by key. */
 function refused({ minutes, rules, keys }) {
-  const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways with `, el("code", {}, "report"), " in their configuration.");
+  const hint = el("p", { class: "hint" }, `Last ${minutes} minutes, from gateways with `, el("code", {}, "report"), " in their configuration.");
   if (rules.length === 0) {
-    return [hint, el("p", { id: "no-refusals" }, "No requests were refused.")];
+    return [hint, empty("no-refusals", "No requests were refused.")];
   }
   const numbers = (of) => [count(of.limited), count(of.shadow_limited), count(of.denied)];
+  const names = rules.map((of) => of.rule);
   const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
   const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
-  return [
-    hint,
-    table("refusals", ["Rule", "Refused", "Dry run", "On the deny list"], byRule),
-    byKey.length > 0 && el("h3", {}, "Most refused keys"),
-    byKey.length > 0 && table("refused-keys", ["Key", "Rule", "Refused", "Dry run"], byKey),
-  ];
+  return [hint, table("refusals", ["Rule", "#Refused", "#Shadow mode (not enforced)", "#On the deny list"], byRule, names),
+    byKey.length > 0 && breakdown("Most refused keys", Object.fromEntries(keys.slice(0, 6).map((of) => [`${of.key} (${of.rule})`, of.limited + of.denied])), (name) => name),
+    byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Shadow mode (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
 }
 
-/** The card of refusals, refreshed while it is visible. */
+/** Refusals per second by rule, from the sums of the last minutes. */
+class Rates {
+  constructor() {
+    this.samples = new Samples(1_800);
+    this.names = [];
+    this.before = null;
+  }
+
+  add(now, found) {
+    const sums = Object.fromEntries(found.rules.map((of) => [of.rule, of.limited + of.denied]));
+    const before = this.before;
+    this.before = { now, sums };
+    this.names = [...new Set([...this.names, ...Object.keys(sums)])];
+    const minute = (ms) => Math.floor(ms / 60_000);
+    const isLess = before && Object.entries(before.sums).some(([name, sum]) => (sums[name] ?? 0) < sum);
+    // When the oldest minute leaves the sums, they do not show how many are new.
+    if (before && !isLess && minute(before.now) === minute(now)) {
+      const seconds = (now - before.now) / 1_000;
+      this.samples.add(now, Object.fromEntries(this.names.map((name) => [name, ((sums[name] ?? 0) - (before.sums[name] ?? 0)) / seconds])));
+    }
+  }
+
+  series() {
+    const zero = (name) => this.samples.points(name).map(([ms, value]) => [ms, value ?? 0]);
+    const first = this.names.slice(0, COLOURS.length).map((name, at) => ({ name, colour: COLOURS[at], points: zero(name) }));
+    return first.length > 0 ? first : [{ name: "Refused", colour: "c4", points: zero("") }];
+  }
+}
+
+/** The cards of refusals, refreshed while they are visible. */
 function refusals(desk) {
-  const seen = el("div", {});
+  const [sums, said, top] = [el("div", {}), el("div", {}), el("div", {})];
+  const chart = line("Refused requests per second, by rule", "area", rate);
+  const rates = new Rates();
+  const opened = Date.now();
   const look = async () => {
     try {
-      replace(seen, refused(await api.refusals()));
+      const found = await api.refusals(MINUTES);
+      rates.add(Date.now(), found);
+      refresh(sums, refused(found));
+      chart.show(rates.series(), `Since you opened this page, ${length(Date.now() - opened)} ago.`);
+      refresh(top, found.rules.length > 0 && breakdown("Refused, by rule", Object.fromEntries(found.rules.map((of) => [of.rule, of.limited + of.denied])), (name) => name));
+      replace(said);
     } catch (error) {
-      replace(seen, complaint(error));
+      replace(said, complaint(error));
     }
   };
   const timer = setInterval(() => document.hidden || look(), PERIOD_MS);
   desk.onLeave(() => clearInterval(timer));
-  const card = el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), seen);
-  return [card, look()];
+  const cards = [
+    el("section", { class: "card", "aria-label": "Refusals over time" }, said, chart.element),
+    el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), top, sums),
+  ];
+  return [cards, look()];
 }
 
 export async function limits(desk) {
   const found = await api.limits();
-  const [card, first] = refusals(desk);
+  const [cards, first] = refusals(desk);
   await first;
   return [
-    "Limits",
-    card,
+    "Rate limits",
+    cards,
     el(
       "section",
       { class: "card", "aria-labelledby": "rules-title" },
       el("h2", { id: "rules-title" }, "Rules in Redis"),
       el("p", { class: "hint" }, "Gateways with “reload” read them from ", el("code", {}, found.key), "."),
-      shown(found),
+      inRedis(found),
     ),
   ];
 }

@@ -1,0 +1,86 @@
+// What this origin counted since the console was opened: sums of its metrics, every five seconds. Other origins and the
+// time before are in the metrics system.
+
+import { Samples } from "./charts.js";
+import { send } from "./session.js";
+
+const EVERY_MS = 5_000;
+const DAY_SAMPLES = 24 * 60 * 12;
+
+/** Rates per second by name: the metric and, optionally, what its labels must contain. */
+const RATES = {
+  orders: ["weir_origin_orders_total", 'outcome="ordered"'],
+  refused: ["weir_origin_orders_total", null, /outcome="(ordered|ordered_before|released)"/],
+  clicks: ["weir_origin_clicks_total", null],
+  events: ["weir_origin_events_total", 'verdict="accepted"'],
+  rejected: ["weir_origin_events_total", 'verdict="rejected"'],
+};
+
+/** Current values by name. */
+const LEVELS = {
+  paused_sales: "weir_origin_paused_sales",
+  cold_sales: "weir_origin_cold_sales",
+  lag_bytes: "weir_origin_event_group_lag_bytes",
+  oldest_s: "weir_origin_event_group_oldest_seconds",
+  retries: "weir_origin_event_group_retries",
+  outbox: "weir_origin_outbox_orders_waiting",
+};
+
+/** Lines of the text format as name, labels and value. */
+function read(text) {
+  const found = [];
+  for (const line of text.split("\n")) {
+    const [, name, labels = "", value] = /^([a-z_]+)(?:\{(.*)\})? (\S+)/.exec(line) ?? [];
+    if (name) {
+      found.push([name, labels, Number(value)]);
+    }
+  }
+  return found;
+}
+
+const sum = (lines, [name, part, but]) =>
+  lines.filter(([one, labels]) => one === name && (!part || labels.includes(part)) && !but?.test(labels)).reduce((all, [, , value]) => all + value, 0);
+
+export const traffic = {
+  samples: new Samples(DAY_SAMPLES),
+  levels: {},
+  opened_ms: 0,
+  timer: null,
+  before: null,
+
+  /** Reads now, and then at every interval. */
+  watch() {
+    if (!this.timer) {
+      this.opened_ms = Date.now();
+      this.timer = setInterval(() => this.look(), EVERY_MS);
+      this.look();
+    }
+  },
+
+  /** Stops, and forgets everything. */
+  stop() {
+    clearInterval(this.timer);
+    this.timer = this.before = null;
+    this.samples = new Samples(DAY_SAMPLES);
+    this.levels = {};
+  },
+
+  async look() {
+    const text = await send("metrics", { headers: { accept: "text/plain" } }).then((answer) => answer.text()).catch(() => null);
+    const now = Date.now();
+    if (text === null || !this.timer) {
+      this.before = null;
+      return;
+    }
+    const lines = read(text);
+    const sums = Object.fromEntries(Object.entries(RATES).map(([name, of]) => [name, sum(lines, of)]));
+    this.levels = Object.fromEntries(Object.entries(LEVELS).map(([name, of]) => [name, sum(lines, [of])]));
+    if (this.before) {
+      const seconds = (now - this.before.now) / 1_000;
+      // After a restart, counters begin at 0.
+      const rates = Object.entries(sums).map(([name, value]) => [name, value < this.before.sums[name] ? null : (value - this.before.sums[name]) / seconds]);
+      this.samples.add(now, { ...Object.fromEntries(rates), ...this.levels });
+    }
+    this.before = { now, sums };
+  },
+};
