@@ -1,7 +1,7 @@
 //! Admin routes of waiting rooms.
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
@@ -16,7 +16,7 @@ use super::model::RoomFields;
 use super::store::SetError;
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::access::tenancy::{ResourceKind, UNKNOWN_ROOM};
-use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
+use weir_origin_core::access::{AuditDetail, Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
@@ -205,9 +205,11 @@ async fn set(
     State(rooms): State<Rooms>,
     Path(room): Path<String>,
     TypedBody(fields): TypedBody<RoomFields>,
-) -> Result<Json<RoomView>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<RoomView>), Problem> {
     let room = name(&room)?;
     check(&fields)?;
+    let before = rooms.store().setting(&room).await?.map(RoomFields::from);
+    let detail = AuditDetail::between(&before, &fields);
     let set = rooms.store().set(&room, &fields, now_ms()).await;
     let setting = set.map_err(not_set)?;
     // If Redis does not answer now, the next round of the background job publishes the setting.
@@ -215,7 +217,8 @@ async fn set(
         warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
-    Ok(Json(rooms.view(&room, Some(setting), look)))
+    let view = rooms.view(&room, Some(setting), look);
+    Ok((Extension(detail), Json(view)))
 }
 
 fn check(fields: &RoomFields) -> Result<(), Problem> {

@@ -446,6 +446,10 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
     ];
     assert_eq!(entries.iter().map(seen).collect::<Vec<_>>(), expected);
     assert!(entries.iter().all(|entry| entry["actor_name"] == "Olga"));
+    // What was set, from and to; only of changes that were made.
+    let details: Vec<&Value> = entries.iter().map(|entry| &entry["detail"]).collect();
+    let switched = json!("state: open to drain");
+    assert_eq!(details, [&Value::Null, &Value::Null, &switched, &Value::Null]);
     assert!(next.is_null());
 
     // Page by page, each entry once.

@@ -31,10 +31,40 @@ impl ConsoleFixture {
         self.browser.run(script, &[json!(selector)]).await
     }
 
+    /// The sale's page changes each second, but not what has the focus; the link to the content changes no address.
+    async fn live_data_keeps_the_focus(&self) -> Result<()> {
+        let browser = &self.browser;
+        let after_two_changes = "const summary = document.querySelector('#shards summary'); summary.focus(); \
+            return new Promise((done) => setTimeout(() => done(document.activeElement === summary), 2500))";
+        assert_eq!(browser.run(after_two_changes, &[]).await?, json!(true));
+        let before = browser.url().await?;
+        let skip = "document.getElementById('skip').click(); return document.activeElement.id";
+        assert_eq!(browser.run(skip, &[]).await?, json!("content"));
+        assert_eq!(browser.url().await?, before);
+        Ok(())
+    }
+
+    /// The overview names a sale that has started and cannot sell.
+    async fn overview_names_problems(&self) -> Result<()> {
+        let browser = &self.browser;
+        browser.open(&self.console("#/overview")).await?;
+        browser
+            .wait_for_text("#attention", "Everything is fine")
+            .await?;
+        let cold = weir_stack::sale::sale_json("cold", 5, 1)?;
+        let made = self.api(Method::POST, "/sales", &cold).await?;
+        ensure!(made.status == 201, "{}", made.text());
+        browser
+            .wait_for_text("#attention", "has started but is not warm")
+            .await?;
+        browser.wait_for_text("#now", "Not warm").await?;
+        self.looks_right("console-overview").await
+    }
+
     /// Switches the open sale, after the question.
     async fn switch_to(&self, state: &str) -> Result<()> {
-        let label = format!("#switch label:has([value={state}]) span");
-        self.browser.click(&label).await?;
+        let option = format!("#switch [value={state}]");
+        self.browser.click(&option).await?;
         self.browser.click("#ask-yes").await
     }
 
@@ -127,6 +157,7 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.wait_for_text("#live-stock", "500").await?;
     browser.wait_for_text("#sale-status", "Ready").await?;
     browser.wait_for_text("#no-verdicts", "No data yet").await?;
+    desk.live_data_keeps_the_focus().await?;
     browser.click("#tab-balance").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
@@ -160,6 +191,8 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
         (&json!("paused"), &json!(600))
     );
     desk.looks_right("console-rooms").await?;
+    let clears = "return document.querySelector('[data-room=shop] [name=pace]').value > 0";
+    browser.until(clears, &[]).await?;
     desk.unknown_room_gets_no_zeros().await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
@@ -180,12 +213,14 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     for sentence in [
         "the operator created a sale autumn",
         "the operator switched sale autumn",
+        "state: open → drain",
         "the operator changed waiting room shop",
     ] {
         browser.wait_for_text("#trail", sentence).await?;
     }
     desk.looks_right("console-audit").await?;
-    // Expected refusals: a wrong key, and events that this origin does not have.
+    desk.overview_names_problems().await?;
+    // Expected refusals: a wrong key, an unknown room, and events that this origin does not have.
     let known = ["/access/session", "/groups", "/events/", "/rooms/none"];
     desk.nothing_to_complain(&known).await?;
 

@@ -350,6 +350,10 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
         .await?;
     browser.wait_for_text("main", "€49.90").await?;
     browser.wait_for_text("main", HOSTILE).await?;
+    browser.click("#copy-sale").await?;
+    browser.wait_for_text("h1", "Copy of guarded").await?;
+    let copied = "return document.querySelector('[name=price]').value";
+    assert_eq!(browser.run(copied, &[]).await?, json!("49.90"));
     let made = shop.get("/sales/guarded").await?;
     assert_eq!(
         made["challenge"],

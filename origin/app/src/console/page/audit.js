@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { complaint, el, empty, field, replace, select, state, table } from "./dom.js";
-import { exactly, instant, relative } from "./format.js";
+import { exactly, instant, length, relative, time } from "./format.js";
 
 const PAGE = 50;
 const HEADS = ["When", "What", "From", "Result"];
@@ -98,7 +98,25 @@ export function sentence(entry) {
   const path = entry.made ?? entry.path;
   const who = el("strong", { title: entry.actor }, entry.actor_name);
   const raw = el("details", {}, el("summary", { class: "hint" }, "Request"), el("code", {}, `${entry.method} ${entry.path}`), entry.session && el("span", { class: "hint" }, " in the console"));
-  return el("div", {}, who, ` ${verb} ${kind} `, object && placed(path, object), raw);
+  return el("div", {}, who, ` ${verb} ${kind} `, object && placed(path, object), detailOf(entry), raw);
+}
+
+/** A value of a changed member: times and durations in words. */
+function valueOf(name, text) {
+  if (!name.endsWith("_ms") || !/^\d+$/.test(text)) {
+    return text;
+  }
+  const isTime = /(_at|from|until)_ms$/.test(name);
+  return isTime ? (text === "0" ? "none" : time(Number(text))) : length(Number(text));
+}
+
+/** What was set, from and to. */
+function detailOf(entry) {
+  const parts = entry.detail?.split(", ").map((part) => {
+    const [, name, before, after] = /^([\w.]+): (.*) to (.*)$/.exec(part) ?? [];
+    return name ? `${name.replace(/_ms$/, "").replace(/[._]/g, " ")}: ${valueOf(name, before)} → ${valueOf(name, after)}` : part;
+  });
+  return parts && el("p", { class: "hint" }, parts.join(", "));
 }
 
 /** The result as a label. */
@@ -111,7 +129,7 @@ function result(entry) {
 }
 
 const row = (entry) => [
-  el("span", { title: exactly(entry.at_ms) }, instant(entry.at_ms), el("br"), el("span", { class: "hint" }, relative(entry.at_ms))),
+  el("span", { class: "nowrap", title: exactly(entry.at_ms) }, instant(entry.at_ms), el("br"), el("span", { class: "hint" }, relative(entry.at_ms))),
   sentence(entry),
   el("code", {}, entry.source || "–"),
   result(entry),

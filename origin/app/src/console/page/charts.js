@@ -21,13 +21,16 @@ export function step(most) {
   }
 }
 
+/** The least width of a chart. */
+const WIDTH_MIN = 120;
+
 /** Calls `draw` with the width of `box` when it changes. Returns a function that draws again. */
 function drawn(box, draw) {
   let width = 0;
   const again = () => width > 0 && replace(box, draw(width));
   new ResizeObserver(([{ contentRect }]) => {
     const now = Math.floor(contentRect.width);
-    if (now > 0 && now !== width) {
+    if (now >= WIDTH_MIN && now !== width) {
       width = now;
       again();
     }

@@ -183,12 +183,12 @@ export const empty = (id, text, ...next) => el("div", { class: "empty", id }, el
 export const fact = (name, value, props = {}) => el("div", {}, el("dt", {}, name), el("dd", props, value));
 
 /** A tile with a large number. */
-export const tile = (name, value, props = {}, small = null) =>
-  el("div", { class: "tile" }, el("dt", {}, name), el("dd", props, value), small && el("dd", { class: "hint" }, small));
+export const tile = (name, value, props = {}, small = null, kind = "") =>
+  el("div", { class: `tile ${kind}` }, el("dt", {}, name), el("dd", props, value), small && el("dd", { class: "hint" }, small));
 
 /** A bar that is filled to `part` of `whole`. */
 export function meter(part, whole, label) {
-  const width = whole > 0 ? Math.min(100, (100 * part) / whole) : 0;
+  const width = whole > 0 ? Math.max(0, Math.min(100, (100 * part) / whole)) : 0;
   return svg(
     "svg",
     { class: "meter", role: "img", "aria-label": label, preserveAspectRatio: "none", viewBox: "0 0 100 6" },

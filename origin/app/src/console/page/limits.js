@@ -1,15 +1,16 @@
 // Rate limits: the requests that gateways refused, by rule and key, and the rules that they read from Redis.
 
 import { api } from "./api.js";
-import { Samples, breakdown, line } from "./charts.js";
+import { breakdown, line } from "./charts.js";
 import { complaint, el, empty, refresh, replace, table } from "./dom.js";
-import { count, length, rate } from "./format.js";
+import { count } from "./format.js";
 
 /** Gateways report every two seconds. */
 const PERIOD_MS = 2_000;
 
-/** Minutes of the sums. */
-const MINUTES = 5;
+/** Minutes of the sums, and of the chart, which changes more slowly and costs more. */
+const [MINUTES, HOUR] = [5, 60];
+const HOUR_PERIOD_MS = 20_000;
 
 const COLOURS = ["c4", "c3", "c5", "c0", "c2", "c1"];
 
@@ -66,60 +67,45 @@ function refused({ minutes, rules, keys }) {
     byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Shadow mode (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
 }
 
-/** Refusals per second by rule, from the sums of the last minutes. */
-class Rates {
-  constructor() {
-    this.samples = new Samples(1_800);
-    this.names = [];
-    this.before = null;
-  }
+/** Refusals of the last hour, by minute and rule. */
+function hour({ by_minute: minutes }) {
+  const names = [...new Set(minutes.flatMap(({ rules }) => rules.map((of) => of.rule)))];
+  const sum = (rules, name) => rules.filter((of) => of.rule === name).reduce((all, of) => all + of.limited + of.denied, 0);
+  const series = names.map((name, at) => ({ name, colour: COLOURS[at % COLOURS.length], points: minutes.map(({ at_ms, rules }) => [at_ms, sum(rules, name)]) }));
+  return series.length > 0 ? series : [{ name: "Refused", colour: COLOURS[0], points: minutes.map(({ at_ms }) => [at_ms, 0]) }];
+}
 
-  add(now, found) {
-    const sums = Object.fromEntries(found.rules.map((of) => [of.rule, of.limited + of.denied]));
-    const before = this.before;
-    this.before = { now, sums };
-    this.names = [...new Set([...this.names, ...Object.keys(sums)])];
-    const minute = (ms) => Math.floor(ms / 60_000);
-    const isLess = before && Object.entries(before.sums).some(([name, sum]) => (sums[name] ?? 0) < sum);
-    // When the oldest minute leaves the sums, they do not show how many are new.
-    if (before && !isLess && minute(before.now) === minute(now)) {
-      const seconds = (now - before.now) / 1_000;
-      this.samples.add(now, Object.fromEntries(this.names.map((name) => [name, ((sums[name] ?? 0) - (before.sums[name] ?? 0)) / seconds])));
-    }
-  }
-
-  series() {
-    const zero = (name) => this.samples.points(name).map(([ms, value]) => [ms, value ?? 0]);
-    const first = this.names.slice(0, COLOURS.length).map((name, at) => ({ name, colour: COLOURS[at], points: zero(name) }));
-    return first.length > 0 ? first : [{ name: "Refused", colour: "c4", points: zero("") }];
-  }
+/** The chart of the last hour, and a function that reads it. */
+export function hourChart() {
+  const chart = line("Refused requests per minute, by rule", "bars");
+  const show = async () => chart.show(hour(await api.refusals(HOUR)), "Last hour, from gateways that report.");
+  return { element: chart.element, show };
 }
 
 /** The cards of refusals, refreshed while they are visible. */
 function refusals(desk) {
   const [sums, said, top] = [el("div", {}), el("div", {}), el("div", {})];
-  const chart = line("Refused requests per second, by rule", "area", rate);
-  const rates = new Rates();
-  const opened = Date.now();
+  const chart = hourChart();
   const look = async () => {
     try {
       const found = await api.refusals(MINUTES);
-      rates.add(Date.now(), found);
       refresh(sums, refused(found));
-      chart.show(rates.series(), `Since you opened this page, ${length(Date.now() - opened)} ago.`);
       refresh(top, found.rules.length > 0 && breakdown("Refused, by rule", Object.fromEntries(found.rules.map((of) => [of.rule, of.limited + of.denied])), (name) => name));
       replace(said);
     } catch (error) {
       replace(said, complaint(error));
     }
   };
-  const timer = setInterval(() => document.hidden || look(), PERIOD_MS);
-  desk.onLeave(() => clearInterval(timer));
+  const draw = () => chart.show().catch((error) => replace(said, complaint(error)));
+  for (const [work, ms] of [[look, PERIOD_MS], [draw, HOUR_PERIOD_MS]]) {
+    const timer = setInterval(() => document.hidden || work(), ms);
+    desk.onLeave(() => clearInterval(timer));
+  }
   const cards = [
     el("section", { class: "card", "aria-label": "Refusals over time" }, said, chart.element),
     el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), top, sums),
   ];
-  return [cards, look()];
+  return [cards, Promise.all([look(), draw()])];
 }
 
 export async function limits(desk) {

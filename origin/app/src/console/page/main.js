@@ -147,7 +147,7 @@ const isHere = (place) => location.hash === place || /^[/?]/.test(location.hash.
 function bar() {
   const link = ([text, place, icon]) =>
     el("a", { href: place, "aria-current": isHere(place) ? "page" : null }, svg("svg", { viewBox: "0 0 20 20", "aria-hidden": "true" }, svg("path", { d: icon })), text);
-  replace(rail, groups().map(([title, views]) => [title && el("h2", {}, title), views.map(link)]));
+  replace(rail, groups().map(([title, views]) => [title && el("p", {}, title), views.map(link)]));
   const whose = [who.tenant, who.role].filter(Boolean).join(", ");
   name.textContent = whose ? `${who.name} (${whose})` : who.name;
   tenant.textContent = who.tenant ?? "Platform";

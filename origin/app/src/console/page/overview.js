@@ -5,11 +5,15 @@ import { api } from "./api.js";
 import { Samples, line, spark } from "./charts.js";
 import { complaint, el, empty, refresh, replace, state, table } from "./dom.js";
 import { count, instant, length, plural, rate } from "./format.js";
+import { hourChart } from "./limits.js";
 import { place, saleStatus, sold, sorted, stage, when } from "./sales.js";
 import { send } from "./session.js";
 import { traffic } from "./traffic.js";
 
 const EVERY_MS = 5_000;
+
+/** The chart of the last hour is read only once in so many intervals. */
+const HOUR_TURNS = 6;
 
 /** Live sales whose numbers are read at every interval, and upcoming ones shown below them. */
 const [LIVE_MAX, NEXT_MAX] = [6, 4];
@@ -140,18 +144,13 @@ function trafficCharts(desk) {
   return { elements: charts.map(({ chart }) => el("section", { class: "card" }, chart.element)), show };
 }
 
-/** Requests that gateways refused in the last hour. */
-async function refusedCard() {
-  const { rules } = await api.refusals(60);
-  const sum = rules.reduce((all, rule) => all + rule.limited + rule.denied, 0);
-  return [el("h3", {}, "Rate limits, last hour"), el("p", {}, el("strong", {}, count(sum)), " requests refused. "), el("a", { href: "#/limits" }, "Rate limits")];
-}
-
 export async function overview(desk) {
-  const [list, said, refused] = [el("div", {}), el("div", {}), el("div", {})];
+  const [list, said] = [el("div", {}), el("div", {})];
   const due = el("section", { class: "card", id: "refunds", "aria-label": "Refunds due" });
   const sales = el("section", { class: "card", "aria-label": "Sales now and next" });
   const charts = desk.who.tenant ? { elements: [], show: () => {} } : trafficCharts(desk);
+  const refused = desk.may("limits:read") && hourChart();
+  let turn = 0;
   const checks = CHECKS.filter(([scope]) => !scope || desk.may(scope));
   const look = async () => {
     const found = [];
@@ -182,9 +181,10 @@ export async function overview(desk) {
     }
     const fine = missing.length > 0 ? el("p", { class: "notice warn" }, `Not everything could be checked. ${missing[0]}`) : el("p", { class: "notice good" }, "Everything is fine.");
     refresh(list, found.length > 0 ? el("ul", { class: "attention" }, found) : fine, el("p", { class: "hint" }, `Checked at ${instant(Date.now())}.`));
-    if (desk.may("limits:read")) {
-      refresh(refused, await refusedCard().catch(() => null));
+    if (refused && turn % HOUR_TURNS === 0) {
+      await refused.show().catch(() => null);
     }
+    turn += 1;
     charts.show();
   };
   await look();
@@ -195,6 +195,6 @@ export async function overview(desk) {
     el("section", { class: "card", id: "attention", "aria-labelledby": "attention-title" }, el("h2", { id: "attention-title" }, "Needs attention"), list),
     said,
     desk.may("sales:read") && [sales, due],
-    el("div", { class: "columns" }, charts.elements, desk.may("limits:read") && el("section", { class: "card", "aria-label": "Rate limits" }, refused)),
+    el("div", { class: "columns" }, charts.elements, refused && el("section", { class: "card", "aria-label": "Rate limits" }, refused.element)),
   ];
 }

@@ -169,7 +169,9 @@ function card(desk, room) {
   const people = line("Waiting and inside", "line");
   const entered = line("Entered per minute", "line", (value) => `${count(value)} per minute`);
   const opened = Date.now();
+  let latest = room;
   const update = (now, isOwn = false) => {
+    latest = now;
     const mode = now.setting?.mode;
     refresh(head, el("h2", {}, now.name), state(mode ?? "as configured", TONES[mode] ?? "info"));
     refresh(shown, queue(now.queue));
@@ -186,7 +188,7 @@ function card(desk, room) {
   const charts = el("div", { class: "columns" }, people.element, entered.element);
   const element = el("section", { class: "card", "data-room": room.name, "aria-label": `Room ${room.name}` }, head, shown, charts, edit.element);
   update(room);
-  return { element, update };
+  return { element, update, isKnown: () => Boolean(latest.setting || latest.queue) };
 }
 
 /** A form that shows a room without settings. */
@@ -235,9 +237,9 @@ export async function rooms(desk) {
     try {
       const all = await api.rooms();
       all.forEach(show);
-      // Rooms without settings that are shown here are not in the list.
-      const others = [...cards.keys()].filter((name) => !all.some((room) => room.name === name));
-      await Promise.all(others.map(async (name) => show(await api.room(name).catch(() => ({ name, setting: null, queue: null })))));
+      // Rooms without settings that gateways have reported are not in the list.
+      const others = [...cards.entries()].filter(([name, { isKnown }]) => isKnown() && !all.some((room) => room.name === name));
+      await Promise.all(others.map(async ([name]) => show(await api.room(name))));
       replace(said);
     } catch (error) {
       replace(said, complaint(error));

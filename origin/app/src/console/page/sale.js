@@ -64,7 +64,7 @@ function control(desk, sale, said) {
     }
   };
   update(sale);
-  const element = el("section", { class: "card steady", "aria-label": "State", id: "switch" },
+  const element = el("section", { class: "card", "aria-label": "State", id: "switch" },
     el("div", { class: "row apart" }, el("div", { class: "row" }, badge, left, note), el("div", { class: "row low", id: "actions" }, chosen.element, warm)),
     said);
   return { element, update };
@@ -184,7 +184,7 @@ function orderTiles(sale, by, now) {
     one("Paid", "paid", all > 0 ? `${share(by.paid, all)} of orders` : null),
     one("Cancelled", "cancelled"),
     one("Expired", "expired"),
-    sale.price && tile("Value of ordered units", money(sale.price.unit_amount * now.bought, sale.price.currency)),
+    sale.price && tile("Value of ordered units", money(sale.price.unit_amount * now.bought, sale.price.currency), {}, null, "money"),
   ];
 }
 

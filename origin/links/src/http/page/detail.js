@@ -106,6 +106,7 @@ function editor(desk, link, show) {
     return el("p", { class: "hint" }, "Your key cannot change links.");
   }
   const all = linkParts(link);
+  all[0].element.classList.add("full");
   const said = el("div", {});
   const button = el("button", { type: "submit", class: "primary" }, "Save link");
   const save = working(button, said, async () => {
