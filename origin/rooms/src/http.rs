@@ -1,6 +1,7 @@
 //! Admin routes of waiting rooms.
 
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::Serialize;
 use tracing::warn;
@@ -150,6 +151,10 @@ pub fn admin() -> Api<Rooms> {
             routes!(set),
             own.refuses(&[INVALID_ROOM, TENANT_LIMIT, REDIS_UNAVAILABLE]),
         )
+        .route(
+            routes!(clear),
+            own.refuses(&[INVALID_ROOM, REDIS_UNAVAILABLE]),
+        )
 }
 
 /// List all waiting rooms with settings
@@ -219,6 +224,28 @@ async fn set(
     let look = rooms.look(&room).await.ok().flatten();
     let view = rooms.view(&room, Some(setting), look);
     Ok((Extension(detail), Json(view)))
+}
+
+/// Delete a waiting room's setting: the gateways' configuration applies again
+#[utoipa::path(
+    delete,
+    path = "/rooms/{room}",
+    operation_id = "clearRoom",
+    params(RoomParam),
+    responses((status = 204, description = "The room has no setting"))
+)]
+async fn clear(
+    State(rooms): State<Rooms>,
+    Path(room): Path<String>,
+) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
+    let room = name(&room)?;
+    let before = rooms.store().setting(&room).await?;
+    let before = before.map_or("as configured", |setting| setting.mode.label());
+    rooms.store().delete(&room).await?;
+    rooms.unpublish(&room).await.map_err(no_redis)?;
+    tokio::spawn(rooms.unpublish_later(room));
+    let detail = AuditDetail(format!("mode: {before} to as configured"));
+    Ok((StatusCode::NO_CONTENT, Extension(detail)))
 }
 
 fn check(fields: &RoomFields) -> Result<(), Problem> {

@@ -111,6 +111,16 @@ impl ConsoleFixture {
             .await?;
         let room = self.api(Method::GET, "/rooms/none", &Value::Null).await?;
         assert_eq!(room.status, 404);
+        // And a setting can be taken back.
+        browser
+            .click("[data-room=shop] .back-to-configuration")
+            .await?;
+        browser.click("#ask-yes").await?;
+        browser
+            .wait_for_text("[data-room=shop]", "as configured")
+            .await?;
+        let rooms = self.api(Method::GET, "/rooms", &Value::Null).await?;
+        assert_eq!(rooms.json()?, json!({ "rooms": [] }));
         Ok(())
     }
 
@@ -191,8 +201,8 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
         (&json!("paused"), &json!(600))
     );
     desk.looks_right("console-rooms").await?;
-    let clears = "return document.querySelector('[data-room=shop] [name=pace]').value > 0";
-    browser.until(clears, &[]).await?;
+    let has_pace = "return document.querySelector('[data-room=shop] [name=pace]').value > 0";
+    browser.until(has_pace, &[]).await?;
     desk.unknown_room_gets_no_zeros().await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
@@ -260,6 +270,39 @@ async fn console_shows_why_redis_refuses() -> Result<()> {
     browser
         .wait_for_text("#health [role=alert]", "Redis is full")
         .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_become_sales_with_a_shared_limit() -> Result<()> {
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
+    let operator = desk.key("operator").await?;
+    let browser = &desk.browser;
+    browser.open(&desk.console("#/sales/new")).await?;
+    desk.enter(&operator).await?;
+    browser.type_into("#make [name=title]", "Runner").await?;
+    browser
+        .type_into("#make [name=sizes]", "S, 3\nM, many")
+        .await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("#make", "one size on each line")
+        .await?;
+    browser
+        .type_into("#make [name=sizes]", "S, 3\nM, 4")
+        .await?;
+    desk.looks_right("console-new-sale-sizes").await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("#toasts", "2 sales are created")
+        .await?;
+    browser.wait_for_text("#sales", "Runner, M").await?;
+    let sale = desk
+        .api(Method::GET, "/sales/runner-m", &Value::Null)
+        .await?
+        .json()?;
+    let shared = json!({ "id": "runner", "user_cap": 1 });
+    assert_eq!((&sale["total"], &sale["group"]), (&json!(4), &shared));
+    desk.nothing_to_complain(&[]).await
 }
 
 /// A tenant's pages show neither global data nor other tenants' data.

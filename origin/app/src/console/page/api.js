@@ -52,6 +52,7 @@ export const api = {
   refundsDue: async () => (await json("GET", "payments", { state: "refund_due" })).payments,
   rooms: async () => (await json("GET", "rooms")).rooms,
   room: (name) => json("GET", `rooms/${part(name)}`),
+  clearRoom: (name) => json("DELETE", `rooms/${part(name)}`),
   setRoom: (name, setting) => json("PUT", `rooms/${part(name)}`, {}, setting),
   limits: () => json("GET", "limits"),
   refusals: (minutes) => json("GET", "limits/refusals", { minutes }),

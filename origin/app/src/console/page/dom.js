@@ -305,6 +305,7 @@ export function segments(name, label, options, chosen, isFixed = false) {
     input.addEventListener("change", async () => {
       const before = now;
       set((await chosen(input.value)) ? input.value : before);
+      inputs.find((one) => one.checked)?.focus();
     });
   }
   const element = el("fieldset", { class: "segments" }, el("legend", {}, label),

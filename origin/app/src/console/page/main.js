@@ -181,7 +181,7 @@ async function viewOf(hash) {
 /** Shows that a view loads. */
 function loading() {
   const here = groups().flatMap(([, views]) => views).find(([, place]) => isHere(place));
-  replace(content, el("h1", {}, here?.[0] ?? "Loading …"), el("div", { class: "card skeleton", "aria-hidden": "true" }, Array.from({ length: 5 }, () => el("div"))));
+  replace(content, el("h1", {}, here?.[0] ?? "Loading …"), el("div", { class: "card skeleton", "aria-hidden": "true" }, Array.from({ length: 5 }, () => el("span"))));
   announce("Loading");
 }
 

@@ -14,6 +14,7 @@ const WINNERS_MAX = 1_000_000;
 const [BITS_MIN, BITS_MAX] = [8, 26];
 const PAY_WITHIN_MINUTES_MAX = 30 * 24 * 60;
 const ID_LEN_MAX = 64;
+const SIZES_MAX = 30;
 
 const text = (name, value = "", props = {}) => el("input", { name, value, autocomplete: "off", ...props });
 const code = (name, value = "") => text(name, value, { spellcheck: "false" });
@@ -65,6 +66,7 @@ function controls(sale, tenant) {
     reserve_until: moment("reserve_until", reservation?.until_ms ?? null),
     winners: whole("winners", draw?.winners ?? ""),
     total: whole("total", sale.total),
+    sizes: el("textarea", { name: "sizes", rows: 3, spellcheck: "false", placeholder: "S, 100\nM, 250" }),
     user_cap: whole("user_cap", sale.user_cap),
     payment: select([["at_order", "on order"], ["hold", "on order, for a limited time"], ["at_payment", "on payment"]], payment.hold ? "hold" : payment, { name: "payment" }),
     pay_within: whole("pay_within", payment.hold ? Math.round(payment.hold.pay_within_ms / MINUTE_MS) : 15),
@@ -90,6 +92,29 @@ function parsed(source) {
   } catch {
     return undefined;
   }
+}
+
+/** An id from a title: `Autumn drop, size M` is `autumn-drop-size-m`. */
+const slug = (title, prefix = "") =>
+  (prefix + title.toLowerCase().normalize("NFKD").replace(/\p{M}/gu, "").replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")).slice(0, ID_LEN_MAX);
+
+/** The sizes, each with its name and its units; null for a line that is neither. */
+const sizesOf = (of) =>
+  of.sizes.value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+    const [, name, units] = /^(.{1,40}?)\s*[,;\t]\s*(\d{1,10})$/.exec(line) ?? [];
+    return name && Number(units) <= TOTAL_MAX && slug(name) ? { name, units: Number(units) } : null;
+  });
+
+/** The error of the sizes; null if there are none, or all are right. */
+function sizesFault(of) {
+  const sizes = sizesOf(of);
+  if (sizes.includes(null)) {
+    return "Must be one size on each line, with its units: M, 250.";
+  }
+  if (sizes.length > SIZES_MAX || new Set(sizes.map(({ name }) => slug(name))).size < sizes.length) {
+    return `Must be at most ${SIZES_MAX} different sizes.`;
+  }
+  return sizes.every(({ name }) => `${of.id.value}-${slug(name)}`.length <= ID_LEN_MAX) ? null : "The id and a size have more than 64 characters together.";
 }
 
 const isCurrency = (of) => /^[A-Z]{3}$/.test(of.currency.value);
@@ -124,7 +149,8 @@ function faults(of) {
     reserve_from: isReserved && Number.isNaN(from) ? "Must be a time." : null,
     reserve_until: isReserved ? period() : null,
     winners: hasDraw ? range("winners", 1, WINNERS_MAX) : null,
-    total: range("total", 0, TOTAL_MAX),
+    total: sizesOf(of).length > 0 ? null : range("total", 0, TOTAL_MAX),
+    sizes: sizesFault(of),
     user_cap: range("user_cap", 1, USER_CAP_MAX),
     pay_within: of.payment.value === "hold" ? range("pay_within", 1, PAY_WITHIN_MINUTES_MAX) : null,
     challenge: of.challenge.value !== "" && !of.token.checked ? "A challenge needs an order token; tick it below." : null,
@@ -172,9 +198,19 @@ function body(of) {
   };
 }
 
-/** An id from a title: `Autumn drop, size M` is `autumn-drop-size-m`. */
-const slug = (title, prefix) =>
-  (prefix + title.toLowerCase().normalize("NFKD").replace(/\p{M}/gu, "").replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")).slice(0, ID_LEN_MAX);
+/** The sales to create: one, or one for each size, which share the limit per customer. */
+function bodies(of) {
+  const whole = body(of);
+  const sizes = sizesOf(of).map(({ name, units }) => ({
+    ...whole,
+    id: `${whole.id}-${slug(name)}`,
+    title: `${whole.title}, ${name}`,
+    sku: whole.sku && `${whole.sku}-${name}`,
+    total: units,
+    group: whole.group ?? { id: whole.id, user_cap: whole.user_cap },
+  }));
+  return sizes.length > 0 ? sizes : [whole];
+}
 
 /** What the form says so far, in words. */
 function summary(of) {
@@ -182,7 +218,9 @@ function summary(of) {
   const at = (ms) => (Number.isNaN(ms) ? "–" : [time(ms), elsewhere(ms) && el("span", { class: "hint" }, ` ${elsewhere(ms)}`)]);
   const cost = of.price.value !== "" && isCurrency(of) ? price(of) : null;
   const isPriced = cost && !Number.isNaN(cost.unit_amount);
-  const units = inRange(of.total.value, 0, TOTAL_MAX) ? Number(of.total.value) : null;
+  const sizes = sizesOf(of).filter(Boolean);
+  const total = inRange(of.total.value, 0, TOTAL_MAX) ? Number(of.total.value) : null;
+  const units = sizes.length > 0 ? sizes.reduce((sum, size) => sum + size.units, 0) : total;
   return el(
     "dl",
     { class: "facts" },
@@ -191,6 +229,7 @@ function summary(of) {
     fact("Ends", at(ends)),
     ends > starts && fact("Lasts", length(ends - starts)),
     fact("Units", `${count(units)}, ${of.user_cap.value || "–"} per customer`),
+    sizes.length > 0 && fact("Sales", `${count(sizes.length)}, one for each size`),
     isPriced && fact("Price per unit", money(cost.unit_amount, cost.currency)),
     isPriced && units !== null && fact("Revenue if all are sold", money(cost.unit_amount * units, cost.currency)),
     fact("In the shop’s list", of.listed.checked ? "yes" : "no"),
@@ -219,16 +258,19 @@ export async function newSale(desk, copied) {
   of.id.addEventListener("input", () => { isOwnId = true; });
   const make = (isWarm) => async () => {
     check(Object.entries(faults(of)).map(([name, fault]) => [of[name], fault]));
-    const made = await api.make(body(of)).catch((error) => {
-      const all = { ...Object.fromEntries(Object.entries(of).map(([name, control]) => [`/${name}`, control])), "/reservation": of.reserve_until, "/draw": of.winners };
-      markAll(all, error.errors ?? []);
-      throw error;
-    });
-    if (isWarm) {
-      await api.warm(made.id);
+    const sales = bodies(of);
+    for (const [at, one] of sales.entries()) {
+      await api.make(one).catch((error) => {
+        const all = { ...Object.fromEntries(Object.entries(of).map(([name, control]) => [`/${name}`, control])), "/reservation": of.reserve_until, "/draw": of.winners };
+        markAll(all, error.errors ?? []);
+        throw at === 0 ? error : new Error(`${at} of ${sales.length} sales are created. “${one.title}”: ${error.message}`);
+      });
+      if (isWarm) {
+        await api.warm(one.id);
+      }
     }
-    location.hash = `#/sales/id/${made.id}`;
-    return `“${made.title}” is created.`;
+    location.hash = sales.length === 1 ? `#/sales/id/${sales[0].id}` : "#/sales";
+    return sales.length === 1 ? `“${sales[0].title}” is created.` : `${sales.length} sales are created.`;
   };
   warm.addEventListener("click", working(warm, said, make(true)));
   const form = el(
@@ -251,6 +293,7 @@ export async function newSale(desk, copied) {
     section("How many", null,
       field("Units", of.total),
       field("Limit per customer", of.user_cap),
+      field("Sizes (optional)", of.sizes, "One size on each line, with its units instead of those above. Each becomes a sale; they share the limit."),
       field("Stock reserved", of.payment),
       within),
     section("Protection", null,

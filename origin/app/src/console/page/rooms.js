@@ -2,7 +2,7 @@
 
 import { api } from "./api.js";
 import { Samples, line } from "./charts.js";
-import { ask, check, complaint, el, empty, fact, field, follow, refresh, replace, select, state, working } from "./dom.js";
+import { ask, button, check, complaint, el, empty, fact, field, follow, refresh, replace, select, state, working } from "./dom.js";
 import { atMinute, clock, count, length, minute, time } from "./format.js";
 
 const EVERY_MS = 2_000;
@@ -105,9 +105,9 @@ function form(desk, room, saved) {
   const update = (room, isOwn = false) => {
     now = room;
     followed.update(shownOf(room.setting), isOwn);
+    back.hidden = isFixed || !room.setting;
     look();
   };
-  update(room);
   const submit = el("button", { type: "submit", disabled: isFixed }, "Save room");
   const set = working(submit, said, async () => {
     const isNumber = (control) => /^\d+$/.test(control.value.trim()) && Number(control.value) <= PACE_MAX;
@@ -126,6 +126,15 @@ function form(desk, room, saved) {
     saved(done, true);
     return `Saved as version ${done.setting.version}. Gateways apply it within seconds.`;
   });
+  const back = button("Back to configuration", { class: "back-to-configuration" }, said, async () => {
+    const text = "The mode and the limits of the gateways’ configuration apply again.";
+    if (!(await ask(`Reset room “${room.name}”?`, text, "Back to configuration", `Keep room ${now.setting.mode}`))) {
+      return null;
+    }
+    await api.clearRoom(room.name);
+    saved({ ...now, setting: null }, true);
+    return "The room follows the gateways’ configuration.";
+  });
   const element = el(
     "form",
     { onsubmit: set, novalidate: true },
@@ -141,8 +150,9 @@ function form(desk, room, saved) {
     ),
     field("Pace", slider),
     estimate,
-    el("div", { class: "row" }, submit),
+    el("div", { class: "row" }, submit, back),
   );
+  update(room);
   return { element, update };
 }
 
