@@ -12,6 +12,7 @@ use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
 use crate::http::{
     self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, LiveAnswers, PUBLIC_LIMIT,
+    Traffic,
 };
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -56,6 +57,7 @@ pub(crate) struct Common {
     pub(crate) edges: Edges,
     pub(crate) live: LiveAnswers,
     pub(crate) disks: Disks,
+    traffic: Traffic,
     cors: Cors,
     access_log: AccessLog,
     access_metrics: AccessMetrics,
@@ -87,6 +89,7 @@ impl Common {
             access_log: AccessLog::default(),
             live: LiveAnswers::default(),
             disks,
+            traffic: Traffic::default(),
             database,
             redis,
             metrics,
@@ -189,6 +192,7 @@ impl Origin {
             database: common.database.clone(),
             redis: common.redis.clone(),
             metrics: common.metrics.clone(),
+            traffic: common.traffic.clone(),
             parts: all.iter().flat_map(|domain| domain.parts()).collect(),
             disks: common.disks.clone(),
             loops: all.iter().flat_map(|domain| domain.loops()).collect(),
@@ -220,6 +224,12 @@ impl Origin {
             tokio::spawn(policy::watch(common.redis.clone(), stop.clone())),
             common.access.spawn(stop),
             tokio::spawn(common.live.clone().end_with(stop.clone())),
+            tokio::spawn(
+                common
+                    .traffic
+                    .clone()
+                    .run(common.metrics.clone(), stop.clone()),
+            ),
         ];
         for domain in self.domains() {
             tasks.extend(domain.spawn(self, stop)?);

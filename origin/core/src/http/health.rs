@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 use weir_base::accept::prefers;
 
+use super::traffic::Traffic;
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
 use crate::background::Heartbeat;
@@ -72,6 +73,8 @@ pub struct Health {
     pub redis: Redis,
     /// The metrics to scrape.
     pub metrics: Metrics,
+    /// Their sums over the last 24 hours.
+    pub traffic: Traffic,
     /// Further components to report.
     pub parts: Vec<Component>,
     /// Disks that the origin writes to.
@@ -118,11 +121,12 @@ pub fn starting() -> Router {
     alive().into_router(()).route("/readyz", get(away))
 }
 
-/// `GET /readyz`, `/metrics` and `/openapi.json`.
+/// `GET /readyz`, `/metrics`, `/traffic` and `/openapi.json`.
 pub fn probes() -> Api<Health> {
     Api::open_admin()
         .route(routes!(ready), RouteRules::OPEN.refuses(&[NOT_READY]))
         .route(routes!(metrics), RouteRules::OPEN)
+        .route(routes!(super::traffic::traffic), RouteRules::OPEN)
         .route(routes!(openapi), RouteRules::OPEN)
 }
 

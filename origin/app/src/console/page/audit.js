@@ -33,6 +33,7 @@ const VERBS = {
   "PUT /user-list/{user}": ["set the status of", "user"],
   "DELETE /user-list/{user}": ["removed from the list:", "user"],
   "PUT /rooms/{room}": ["changed", "waiting room"],
+  "DELETE /rooms/{room}": ["reset to the configuration:", "waiting room"],
   "POST /links": ["created", "a link"],
   "PATCH /links/{code}": ["changed", "link"],
   "DELETE /links/{code}": ["deleted", "link"],

@@ -111,7 +111,7 @@ export function line(title, kind = "line", text = count) {
     const rows = all.map((ms, at) => [timeOfDay(ms), ...series.map((one) => text(one.points[at][1]))]).filter((_, at) => at % every === 0);
     return plainTable(["Time", ...series.map(({ name }) => name)], rows.reverse());
   });
-  const draw = (width) => (times().length < 2 ? el("p", { class: "hint waiting" }, "Collecting …") : picture(title, kind, series, width, text));
+  const draw = (width) => (times().length < 2 || series.every(({ points }) => points.every(([, value]) => value === null)) ? el("p", { class: "hint waiting" }, "Collecting …") : picture(title, kind, series, width, text));
   const again = drawn(box, draw);
   const element = el("figure", {}, el("figcaption", { class: "row apart" }, el("h3", {}, title), key), box, note, table.details);
   const show = (wanted, hint = "") => {

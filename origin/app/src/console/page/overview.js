@@ -3,8 +3,8 @@
 
 import { api } from "./api.js";
 import { Samples, line, spark } from "./charts.js";
-import { complaint, el, empty, refresh, replace, state, table } from "./dom.js";
-import { count, instant, length, plural, rate } from "./format.js";
+import { complaint, el, empty, refresh, replace, segments, state, table } from "./dom.js";
+import { count, instant, plural, rate } from "./format.js";
 import { hourChart } from "./limits.js";
 import { place, saleStatus, sold, sorted, stage, when } from "./sales.js";
 import { send } from "./session.js";
@@ -133,22 +133,31 @@ const CHARTS = [
   ["Events per second", [["Accepted", "c0", "events"], ["Rejected", "c4", "rejected"]], "events:read"],
 ];
 
+const SPANS = [["day", "Last 24 hours"], ["live", "Live"]];
+
 function trafficCharts(desk) {
   const charts = CHARTS.filter(([, , scope]) => desk.may(scope)).map(([title, series]) => ({ series, chart: line(title, "line", rate) }));
-  const show = () => {
-    const hint = `This origin, since you opened the console ${length(Date.now() - traffic.opened_ms)} ago.`;
+  let span = "day";
+  const show = async () => {
+    await traffic.readPast().catch(() => null);
     for (const { series, chart } of charts) {
-      chart.show(series.map(([name, colour, member]) => ({ name, colour, points: traffic.samples.points(member) })), hint);
+      chart.show(...traffic.chart(series, span === "live"));
     }
   };
-  return { elements: charts.map(({ chart }) => el("section", { class: "card" }, chart.element)), show };
+  const chosen = segments("span", "Traffic", SPANS, async (value) => {
+    span = value;
+    await show();
+    return true;
+  });
+  chosen.set(span);
+  return { chosen: chosen.element, elements: charts.map(({ chart }) => el("section", { class: "card" }, chart.element)), show };
 }
 
 export async function overview(desk) {
   const [list, said] = [el("div", {}), el("div", {})];
   const due = el("section", { class: "card", id: "refunds", "aria-label": "Refunds due" });
   const sales = el("section", { class: "card", "aria-label": "Sales now and next" });
-  const charts = desk.who.tenant ? { elements: [], show: () => {} } : trafficCharts(desk);
+  const charts = desk.who.tenant ? { chosen: null, elements: [], show: () => {} } : trafficCharts(desk);
   const refused = desk.may("limits:read") && hourChart();
   let turn = 0;
   const checks = CHECKS.filter(([scope]) => !scope || desk.may(scope));
@@ -185,7 +194,7 @@ export async function overview(desk) {
       await refused.show().catch(() => null);
     }
     turn += 1;
-    charts.show();
+    await charts.show();
   };
   await look();
   const timer = setInterval(() => document.hidden || look(), EVERY_MS);
@@ -195,6 +204,7 @@ export async function overview(desk) {
     el("section", { class: "card", id: "attention", "aria-labelledby": "attention-title" }, el("h2", { id: "attention-title" }, "Needs attention"), list),
     said,
     desk.may("sales:read") && [sales, due],
+    charts.chosen,
     el("div", { class: "columns" }, charts.elements, refused && el("section", { class: "card", "aria-label": "Rate limits" }, refused.element)),
   ];
 }

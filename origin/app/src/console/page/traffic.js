@@ -1,11 +1,16 @@
-// What this origin counted since the console was opened: sums of its metrics, every five seconds. Other origins and the
-// time before are in the metrics system.
+// The traffic of this origin: over the last 24 hours, which it keeps in memory, and every five seconds since the console
+// was opened. All origins and the time before are in the metrics system.
 
 import { Samples } from "./charts.js";
-import { send } from "./session.js";
+import { length } from "./format.js";
+import { json, send } from "./session.js";
 
 const EVERY_MS = 5_000;
-const DAY_SAMPLES = 24 * 60 * 12;
+const DAY_MS = 24 * 60 * 60_000;
+const DAY_SAMPLES = DAY_MS / EVERY_MS;
+
+/** The history changes every five minutes. */
+const HISTORY_MS = 60_000;
 
 /** Rates per second by name: the metric and, optionally, what its labels must contain. */
 const RATES = {
@@ -47,6 +52,7 @@ export const traffic = {
   opened_ms: 0,
   timer: null,
   before: null,
+  past: { at: 0, samples: [] },
 
   /** Reads now, and then at every interval. */
   watch() {
@@ -63,6 +69,33 @@ export const traffic = {
     this.timer = this.before = null;
     this.samples = new Samples(DAY_SAMPLES);
     this.levels = {};
+    this.past = { at: 0, samples: [] };
+  },
+
+  /** Reads the history again if it may have changed. */
+  async readPast() {
+    if (Date.now() - this.past.at > HISTORY_MS) {
+      const { samples } = await json("GET", "traffic");
+      this.past = { at: Date.now(), samples };
+    }
+  },
+
+  /** The rates per second of the last 24 hours as points; null after a restart. */
+  history(member) {
+    const { samples } = this.past;
+    return samples.slice(1).map((one, at) => {
+      const before = samples[at];
+      const seconds = (one.at_ms - before.at_ms) / 1_000;
+      return [one.at_ms, one[member] < before[member] || seconds <= 0 ? null : (one[member] - before[member]) / seconds];
+    });
+  },
+
+  /** The series of a chart, and the note below it: `isLive`, since the console was opened. */
+  chart(series, isLive) {
+    const points = (member) => (isLive ? this.samples.points(member) : this.history(member));
+    const first = this.past.samples[0]?.at_ms ?? Date.now();
+    const since = isLive ? `since you opened the console ${length(Date.now() - this.opened_ms)} ago` : `the last ${length(Math.min(DAY_MS, Date.now() - first))}`;
+    return [series.map(([name, colour, member]) => ({ name, colour, points: points(member) })), `This origin, ${since}.`];
   },
 
   async look() {

@@ -19,11 +19,9 @@ function flow(desk) {
     return { element: null, show: () => {} };
   }
   const [rates, age] = [line("Events per second", "line", rate), line("Oldest unhandled event, age in seconds", "line", (seconds) => length(seconds === null ? null : 1_000 * seconds))];
-  const points = (member) => traffic.samples.points(member);
   const show = () => {
-    const hint = `This origin, since you opened the console ${length(Date.now() - traffic.opened_ms)} ago.`;
-    rates.show([{ name: "Accepted", colour: "c0", points: points("events") }, { name: "Refused", colour: "c4", points: points("rejected") }], hint);
-    age.show([{ name: "Age", colour: "c3", points: points("oldest_s") }], hint);
+    rates.show(...traffic.chart([["Accepted", "c0", "events"], ["Refused", "c4", "rejected"]], true));
+    age.show(...traffic.chart([["Age", "c3", "oldest_s"]], true));
   };
   return { element: el("div", { class: "columns" }, [rates, age].map((chart) => el("section", { class: "card" }, chart.element))), show };
 }
