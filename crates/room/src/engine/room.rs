@@ -312,8 +312,10 @@ impl<D: SharedData> Room<D> {
     pub(crate) fn queue_answer(&self, pass: &Pass, outcome: Outcome, now_ms: u64) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.seen.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
-        let wait_ms = match is_waiting {
-            true => self.pace.wait_ms(ahead, self.setting().per_minute),
+        let setting = self.setting();
+        // The pace of the last minute says nothing about a queue that does not move.
+        let wait_ms = match is_waiting && setting.mode.calls() {
+            true => self.pace.wait_ms(ahead, setting.per_minute),
             false => None,
         };
         let opens_at_ms = match outcome {
