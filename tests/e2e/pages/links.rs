@@ -270,7 +270,7 @@ async fn page_shows_nothing_without_a_token() -> Result<()> {
         .text("#make [role=alert]")
         .await
         .context("no complaint")?;
-    assert!(said.contains("target"), "{said}");
+    assert!(said.contains("has a user name"), "{said}");
     assert!(desk.dir.path().exists());
     Ok(())
 }
