@@ -127,7 +127,8 @@ export function line(title, kind = "line", text = count) {
 function picture(title, kind, series, width, text) {
   const times = series[0].points.map(([ms]) => ms);
   const stacked = stack(series);
-  const values = kind === "line" ? series.flatMap(({ points }) => points.map(([, value]) => value ?? 0)) : stacked.flatMap((one) => one.map(([, , to]) => to));
+  const isLine = kind === "line";
+  const values = isLine ? series.flatMap(({ points }) => points.map(([, value]) => value ?? 0)) : stacked.flatMap((one) => one.map(([, , to]) => to));
   const last = series.map((one) => `${one.name} ${text(one.points.at(-1)[1])}`).join(", ");
   const { picture: shown, y } = frame(width, Math.max(...values) || 1, `${title}. Now: ${last}. The table below has the numbers.`);
   const [from, to] = [times[0], times.at(-1)];
@@ -136,7 +137,7 @@ function picture(title, kind, series, width, text) {
     ? FRAME.left + times.indexOf(ms) * slot
     : FRAME.left + ((width - FRAME.left - FRAME.right) * (ms - from)) / Math.max(1, to - from);
   series.forEach((one, n) => {
-    if (kind === "line") {
+    if (isLine) {
       for (const run of runs(one.points)) {
         shown.append(svg("path", { class: `stroke ${one.colour}`, d: pathOf(run.map(([ms, value]) => [x(ms), y(value)])) }));
       }

@@ -80,8 +80,11 @@ export function minute(ms) {
 export const atMinute = (text) => Date.parse(clock.isLocal ? text : `${text}Z`);
 
 /** The instant in the other zone, as a hint beside a control. */
-export const elsewhere = (ms) =>
-  Number.isNaN(ms) || HERE === "UTC" ? "" : new Intl.DateTimeFormat("en", { timeZone: clock.isLocal ? "UTC" : HERE, dateStyle: "medium", timeStyle: "short", hourCycle: "h23" }).format(new Date(ms)) + (clock.isLocal ? " UTC" : ` ${HERE}`);
+export function elsewhere(ms) {
+  const timeZone = clock.isLocal ? "UTC" : HERE;
+  const format = new Intl.DateTimeFormat("en", { timeZone, dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+  return Number.isNaN(ms) || HERE === "UTC" ? "" : `${format.format(new Date(ms))} ${timeZone}`;
+}
 
 /** Decimal places of a currency: two for EUR, none for JPY. */
 const digits = (currency) => new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;

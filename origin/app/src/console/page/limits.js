@@ -52,6 +52,9 @@ function inRedis(limits) {
   return [rules(limits.document), el("details", {}, el("summary", {}, "As JSON"), whole)];
 }
 
+/** Refused requests by name. */
+const sums = (all, name) => Object.fromEntries(all.map((of) => [name(of), of.limited + of.denied]));
+
 /** The gateways' reports: by rule, and by key. */
 function refused({ minutes, rules, keys }) {
   const hint = el("p", { class: "hint" }, `Last ${minutes} minutes, from gateways with `, el("code", {}, "report"), " in their configuration.");
@@ -63,7 +66,7 @@ function refused({ minutes, rules, keys }) {
   const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
   const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
   return [hint, table("refusals", ["Rule", "#Refused", "#Shadow mode (not enforced)", "#On the deny list"], byRule, names),
-    byKey.length > 0 && breakdown("Most refused keys", Object.fromEntries(keys.slice(0, 6).map((of) => [`${of.key} (${of.rule})`, of.limited + of.denied])), (name) => name),
+    byKey.length > 0 && breakdown("Most refused keys", sums(keys.slice(0, 6), (of) => `${of.key} (${of.rule})`), (name) => name),
     byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Shadow mode (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
 }
 
@@ -84,13 +87,13 @@ export function hourChart() {
 
 /** The cards of refusals, refreshed while they are visible. */
 function refusals(desk) {
-  const [sums, said, top] = [el("div", {}), el("div", {}), el("div", {})];
+  const [shown, said, top] = [el("div", {}), el("div", {}), el("div", {})];
   const chart = hourChart();
   const look = async () => {
     try {
       const found = await api.refusals(MINUTES);
-      refresh(sums, refused(found));
-      refresh(top, found.rules.length > 0 && breakdown("Refused, by rule", Object.fromEntries(found.rules.map((of) => [of.rule, of.limited + of.denied])), (name) => name));
+      refresh(shown, refused(found));
+      refresh(top, found.rules.length > 0 && breakdown("Refused, by rule", sums(found.rules, (of) => of.rule), (name) => name));
       replace(said);
     } catch (error) {
       replace(said, complaint(error));
@@ -103,7 +106,7 @@ function refusals(desk) {
   }
   const cards = [
     el("section", { class: "card", "aria-label": "Refusals over time" }, said, chart.element),
-    el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), top, sums),
+    el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), top, shown),
   ];
   return [cards, Promise.all([look(), draw()])];
 }

@@ -21,15 +21,8 @@ const RATES = {
   rejected: ["weir_origin_events_total", 'verdict="rejected"'],
 };
 
-/** Current values by name. */
-const LEVELS = {
-  paused_sales: "weir_origin_paused_sales",
-  cold_sales: "weir_origin_cold_sales",
-  lag_bytes: "weir_origin_event_group_lag_bytes",
-  oldest_s: "weir_origin_event_group_oldest_seconds",
-  retries: "weir_origin_event_group_retries",
-  outbox: "weir_origin_outbox_orders_waiting",
-};
+/** The metric of the age of the oldest unhandled event. */
+const OLDEST = ["weir_origin_event_group_oldest_seconds"];
 
 /** Lines of the text format as name, labels and value. */
 function read(text) {
@@ -48,7 +41,6 @@ const sum = (lines, [name, part, but]) =>
 
 export const traffic = {
   samples: new Samples(DAY_SAMPLES),
-  levels: {},
   opened_ms: 0,
   timer: null,
   before: null,
@@ -68,7 +60,6 @@ export const traffic = {
     clearInterval(this.timer);
     this.timer = this.before = null;
     this.samples = new Samples(DAY_SAMPLES);
-    this.levels = {};
     this.past = { at: 0, samples: [] };
   },
 
@@ -107,12 +98,11 @@ export const traffic = {
     }
     const lines = read(text);
     const sums = Object.fromEntries(Object.entries(RATES).map(([name, of]) => [name, sum(lines, of)]));
-    this.levels = Object.fromEntries(Object.entries(LEVELS).map(([name, of]) => [name, sum(lines, [of])]));
     if (this.before) {
       const seconds = (now - this.before.now) / 1_000;
       // After a restart, counters begin at 0.
       const rates = Object.entries(sums).map(([name, value]) => [name, value < this.before.sums[name] ? null : (value - this.before.sums[name]) / seconds]);
-      this.samples.add(now, { ...Object.fromEntries(rates), ...this.levels });
+      this.samples.add(now, { ...Object.fromEntries(rates), oldest_s: sum(lines, OLDEST) });
     }
     this.before = { now, sums };
   },

@@ -70,7 +70,9 @@ function reasonGroup(desk, reason, letters, { hasMore, isOpen, said, reload, gro
     await reload();
     return `${count(taken)} accepted, ${count(left)} not accepted.`;
   });
-  return el("details", { class: "card", open: isOpen }, el("summary", {}, state(reason, "bad"), ` ${many}`), el("div", { class: "row" }, all), el("ul", { class: "rows" }, letters.map((one) => letterRow(desk, one, reload))));
+  const rows = letters.map((one) => letterRow(desk, one, reload));
+  return el("details", { class: "card", open: isOpen }, el("summary", {}, state(reason, "bad"), ` ${many}`),
+    el("div", { class: "row" }, all), el("ul", { class: "rows" }, rows));
 }
 
 /** The letters by reason, the most frequent first. */
