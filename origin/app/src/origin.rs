@@ -12,6 +12,7 @@ use crate::disk::{Disk, Disks};
 use crate::domains::{self, AREAS, COUNTS};
 use crate::http::{
     self, ADMIN_LIMIT, AccessLog, AdminToken, Cors, Edges, Health, LiveAnswers, PUBLIC_LIMIT,
+    Traffic,
 };
 use crate::metrics::Metrics;
 use crate::openapi;
@@ -57,6 +58,7 @@ pub(crate) struct Common {
     pub(crate) live: LiveAnswers,
     pub(crate) disks: Disks,
     draining: CancellationToken,
+    traffic: Traffic,
     cors: Cors,
     access_log: AccessLog,
     access_metrics: AccessMetrics,
@@ -89,6 +91,7 @@ impl Common {
             live: LiveAnswers::default(),
             draining: CancellationToken::new(),
             disks,
+            traffic: Traffic::default(),
             database,
             redis,
             metrics,
@@ -199,6 +202,7 @@ impl Origin {
             database: common.database.clone(),
             redis: common.redis.clone(),
             metrics: common.metrics.clone(),
+            traffic: common.traffic.clone(),
             parts: all.iter().flat_map(|domain| domain.parts()).collect(),
             disks: common.disks.clone(),
             loops: all.iter().flat_map(|domain| domain.loops()).collect(),
@@ -231,6 +235,12 @@ impl Origin {
             tokio::spawn(policy::watch(common.redis.clone(), stop.clone())),
             common.access.spawn(stop),
             tokio::spawn(common.live.clone().end_with(stop.clone())),
+            tokio::spawn(
+                common
+                    .traffic
+                    .clone()
+                    .run(common.metrics.clone(), stop.clone()),
+            ),
         ];
         for domain in self.domains() {
             tasks.extend(domain.spawn(self, stop)?);

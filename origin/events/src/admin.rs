@@ -32,7 +32,7 @@ pub enum AdminError {
     #[error(transparent)]
     Collect(#[from] CollectError),
     /// The dead letter does not exist.
-    #[error("there is no such dead letter")]
+    #[error("dead letter not found")]
     Unknown,
     /// The kind of this dead letter does not allow an edit or a resend.
     #[error("{0}")]

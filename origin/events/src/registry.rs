@@ -28,7 +28,7 @@ pub enum ChangeError {
     #[error("{0}")]
     Invalid(#[from] FieldError),
     /// The type does not exist.
-    #[error("there is no such type")]
+    #[error("type not found")]
     Unknown,
     /// The type's version differs from the expected one.
     #[error("the type has a different version: read it again")]

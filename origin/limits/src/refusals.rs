@@ -11,6 +11,9 @@ use weir_scripts::tally::{Subject, words};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::{CallError, Redis};
 
+/// Milliseconds of a minute.
+const MINUTE_MS: u64 = 60_000;
+
 /// Maximum number of keys in a report.
 const KEYS_MAX: usize = 100;
 
@@ -25,6 +28,18 @@ pub(super) struct Refusals {
     rules: Vec<RuleRefusals>,
     /// The top-k refused keys, at most 100, most refused first.
     keys: Vec<KeyRefusals>,
+    /// Refusals by minute, oldest first.
+    by_minute: Vec<MinuteRefusals>,
+}
+
+/// Refusals of one minute.
+#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LimitMinuteRefusals)]
+struct MinuteRefusals {
+    /// Start of the minute, in milliseconds since the Unix epoch.
+    at_ms: u64,
+    /// Rules by name.
+    rules: Vec<RuleRefusals>,
 }
 
 /// Refusals of a rule.
@@ -80,37 +95,37 @@ impl Requests {
 impl Refusals {
     /// Reads the counts of the last `minutes` minutes, including the current one.
     pub(super) async fn read(redis: &Redis, minutes: u64) -> Result<Self, CallError> {
-        let keys = keys::tallies(redis.prefix(), Subject::Limits, now_ms(), minutes);
+        let now_ms = now_ms();
+        let keys = keys::tallies(redis.prefix(), Subject::Limits, now_ms, minutes);
         let commands = keys.map(|key| {
             let mut command = redis::cmd("HGETALL");
             command.arg(key);
             command
         });
         let replies = redis.send_all(commands.collect()).await?;
-        let mut counts = Vec::new();
-        for reply in replies {
+        let (mut counts, mut by_minute) = (Vec::new(), Vec::new());
+        for (ago, reply) in (0..).zip(replies) {
             let minute: Vec<(Vec<u8>, u64)> = from_redis_value(reply)
                 .map_err(|error| CallError::unexpected("HGETALL", error.to_string()))?;
+            let at_ms = (now_ms / MINUTE_MS).saturating_sub(ago) * MINUTE_MS;
+            let rules = by_rule(&minute);
+            by_minute.push(MinuteRefusals { at_ms, rules });
             counts.extend(minute);
         }
-        Ok(Self::from_counts(minutes, counts))
+        by_minute.reverse();
+        Ok(Self {
+            by_minute,
+            ..Self::from_counts(minutes, &counts)
+        })
     }
 
-    fn from_counts(minutes: u64, counts: impl IntoIterator<Item = (Vec<u8>, u64)>) -> Self {
-        let mut rules = BTreeMap::<String, Requests>::new();
+    fn from_counts(minutes: u64, counts: &[(Vec<u8>, u64)]) -> Self {
         let mut keys = BTreeMap::<(String, String), Requests>::new();
         for (name, count) in counts {
-            let name = String::from_utf8_lossy(&name);
-            match words(&name).as_slice() {
-                [subject, rule] => {
-                    let requests = rules.entry((*rule).to_owned()).or_default();
-                    requests.count(subject, count);
-                }
-                [subject, rule, key] => {
-                    let of = ((*rule).to_owned(), (*key).to_owned());
-                    keys.entry(of).or_default().count(subject, count);
-                }
-                _ => {}
+            let name = String::from_utf8_lossy(name);
+            if let [subject, rule, key] = words(&name).as_slice() {
+                let of = ((*rule).to_owned(), (*key).to_owned());
+                keys.entry(of).or_default().count(subject, *count);
             }
         }
         let mut keys: Vec<_> = keys
@@ -125,13 +140,27 @@ impl Refusals {
         keys.truncate(KEYS_MAX);
         Self {
             minutes,
-            rules: rules
-                .into_iter()
-                .map(|(rule, requests)| RuleRefusals { rule, requests })
-                .collect(),
+            rules: by_rule(counts),
             keys,
+            by_minute: Vec::new(),
         }
     }
+}
+
+/// The sums of each rule.
+fn by_rule(counts: &[(Vec<u8>, u64)]) -> Vec<RuleRefusals> {
+    let mut rules = BTreeMap::<String, Requests>::new();
+    for (name, count) in counts {
+        let name = String::from_utf8_lossy(name);
+        if let [what, rule] = words(&name).as_slice() {
+            let requests = rules.entry((*rule).to_owned()).or_default();
+            requests.count(what, *count);
+        }
+    }
+    let rules = rules.into_iter();
+    rules
+        .map(|(rule, requests)| RuleRefusals { rule, requests })
+        .collect()
 }
 
 #[cfg(test)]
@@ -147,7 +176,7 @@ mod tests {
     fn minute_counts_add_up_and_most_refused_key_comes_first() {
         let refusals = Refusals::from_counts(
             2,
-            [
+            &[
                 named(&["limited", "logins"], 3),
                 named(&["limited", "logins", "alice"], 1),
                 named(&["limited", "logins", "bob"], 2),
@@ -170,6 +199,7 @@ mod tests {
                 { "rule": "logins", "key": "alice", "limited": 5, "shadow_limited": 0, "denied": 0 },
                 { "rule": "logins", "key": "bob", "limited": 2, "shadow_limited": 0, "denied": 0 },
             ],
+            "by_minute": [],
         });
         assert_eq!(body, expected);
     }
@@ -177,7 +207,7 @@ mod tests {
     #[test]
     fn most_refused_keys_are_reported_of_many() {
         let counts = (0..300).map(|n| named(&["limited", "r", &n.to_string()], n + 1));
-        let refusals = Refusals::from_counts(1, counts);
+        let refusals = Refusals::from_counts(1, &counts.collect::<Vec<_>>());
         assert_eq!(refusals.keys.len(), KEYS_MAX);
         assert_eq!(refusals.keys[0].key, "299");
     }

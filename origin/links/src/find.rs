@@ -20,7 +20,7 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// The link does not exist.
-    #[error("there is no such link")]
+    #[error("link not found")]
     Unknown,
     /// Redis has the link, but the cold store does not have it yet.
     #[error("the link is new and not in the cold store yet")]

@@ -1,7 +1,8 @@
 //! Admin routes of waiting rooms.
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde::Serialize;
 use tracing::warn;
 use utoipa::ToSchema;
@@ -16,7 +17,7 @@ use super::model::RoomFields;
 use super::store::SetError;
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::access::tenancy::{ResourceKind, UNKNOWN_ROOM};
-use weir_origin_core::access::{Caller, TENANT_LIMIT, over_limit};
+use weir_origin_core::access::{AuditDetail, Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
@@ -150,6 +151,10 @@ pub fn admin() -> Api<Rooms> {
             routes!(set),
             own.refuses(&[INVALID_ROOM, TENANT_LIMIT, REDIS_UNAVAILABLE]),
         )
+        .route(
+            routes!(clear),
+            own.refuses(&[INVALID_ROOM, REDIS_UNAVAILABLE]),
+        )
 }
 
 /// List all waiting rooms with settings
@@ -205,9 +210,11 @@ async fn set(
     State(rooms): State<Rooms>,
     Path(room): Path<String>,
     TypedBody(fields): TypedBody<RoomFields>,
-) -> Result<Json<RoomView>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<RoomView>), Problem> {
     let room = name(&room)?;
     check(&fields)?;
+    let before = rooms.store().setting(&room).await?.map(RoomFields::from);
+    let detail = AuditDetail::between(&before, &fields);
     let set = rooms.store().set(&room, &fields, now_ms()).await;
     let setting = set.map_err(not_set)?;
     // If Redis does not answer now, the next round of the background job publishes the setting.
@@ -215,7 +222,30 @@ async fn set(
         warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
-    Ok(Json(rooms.view(&room, Some(setting), look)))
+    let view = rooms.view(&room, Some(setting), look);
+    Ok((Extension(detail), Json(view)))
+}
+
+/// Delete a waiting room's setting: the gateways' configuration applies again
+#[utoipa::path(
+    delete,
+    path = "/rooms/{room}",
+    operation_id = "clearRoom",
+    params(RoomParam),
+    responses((status = 204, description = "The room has no setting"))
+)]
+async fn clear(
+    State(rooms): State<Rooms>,
+    Path(room): Path<String>,
+) -> Result<(StatusCode, Extension<AuditDetail>), Problem> {
+    let room = name(&room)?;
+    let before = rooms.store().setting(&room).await?;
+    let before = before.map_or("as configured", |setting| setting.mode.label());
+    rooms.store().delete(&room).await?;
+    rooms.unpublish(&room).await.map_err(no_redis)?;
+    tokio::spawn(rooms.unpublish_later(room));
+    let detail = AuditDetail(format!("mode: {before} to as configured"));
+    Ok((StatusCode::NO_CONTENT, Extension(detail)))
 }
 
 fn check(fields: &RoomFields) -> Result<(), Problem> {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use weir_room::RoomName;
 
 use super::Rooms;
 use weir_origin_core::background::Interval;
@@ -17,6 +19,20 @@ impl Rooms {
         while interval.next().await {
             let outcome = self.publish_all().await;
             interval.ended(&outcome);
+        }
+    }
+
+    /// Removes a deleted setting from Redis once more: another origin may have read it from SQL before, and published it
+    /// after the deletion.
+    pub(super) async fn unpublish_later(self, room: RoomName) {
+        tokio::time::sleep(2 * PERIOD).await;
+        let outcome = match self.store().setting(&room).await {
+            Ok(None) => self.unpublish(&room).await.map_err(anyhow::Error::from),
+            Ok(Some(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = outcome {
+            warn!(%error, room = room.as_str(), "cannot check that a room setting is gone from Redis");
         }
     }
 

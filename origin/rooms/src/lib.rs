@@ -72,6 +72,16 @@ impl Rooms {
         Ok(room_set::parse(&self.0.redis.run(&call).await?)?)
     }
 
+    /// Removes a setting from Redis, so that the setting in the gateways' configuration applies.
+    ///
+    /// # Errors
+    /// When the Redis call fails.
+    pub async fn unpublish(&self, room: &RoomName) -> Result<(), CallError> {
+        let mut command = redis::cmd("DEL");
+        command.arg(self.keys(room).setting());
+        self.0.redis.send(&command).await.map(drop)
+    }
+
     /// Reads a room's queue; `None` if Redis has no data of the room.
     ///
     /// # Errors

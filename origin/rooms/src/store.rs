@@ -25,6 +25,8 @@ pub const TENANTS_ROOMS: Count = Count {
     named: COUNT,
 };
 
+const DELETE: &str = "DELETE FROM rooms WHERE name = ?";
+
 const SELECT_ONE: &str = "SELECT * FROM rooms WHERE name = ?";
 
 static INSERT: LazyLock<String> =
@@ -99,6 +101,15 @@ impl RoomStore {
         let row = self.db.one(sql(SELECT_ONE).text(room.as_str())).await?;
         let row = row.as_ref().map(stored).transpose()?;
         Ok(row.map(|(_, setting)| setting))
+    }
+
+    /// Deletes the setting of a room, if it has one.
+    ///
+    /// # Errors
+    /// When SQL does not answer.
+    pub async fn delete(&self, room: &RoomName) -> Result<(), SqlError> {
+        self.db.execute(sql(DELETE).text(room.as_str())).await?;
+        Ok(())
     }
 
     /// Sets a room. Returns the stored setting with its version.

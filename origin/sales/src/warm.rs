@@ -38,7 +38,7 @@ pub struct WarmSummary {
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// SQL has no such sale.
-    #[error("there is no such sale")]
+    #[error("sale not found")]
     UnknownSale,
     /// A shard has no stock although claims may exist.
     #[error(

@@ -11,10 +11,11 @@ use crate::support::{Answer, TOKEN, World, sale_json};
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Admin routes that need no key: probes, pages, and the sign-in.
-const OPEN: [&str; 13] = [
+const OPEN: [&str; 14] = [
     "/healthz",
     "/readyz",
     "/metrics",
+    "/traffic",
     "/openapi.json",
     "/ui",
     "/ui/{file}",
@@ -446,6 +447,13 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
     ];
     assert_eq!(entries.iter().map(observed).collect::<Vec<_>>(), expected);
     assert!(entries.iter().all(|entry| entry["actor_name"] == "Olga"));
+    // What was set, from and to; only of changes that were made.
+    let details: Vec<&Value> = entries.iter().map(|entry| &entry["detail"]).collect();
+    let switched = json!("state: open to drain");
+    assert_eq!(
+        details,
+        [&Value::Null, &Value::Null, &switched, &Value::Null]
+    );
     assert!(next.is_null());
 
     // Page by page, each entry once.

@@ -23,11 +23,9 @@ async fn recent_refusals_are_listed_by_rule_and_key() {
             .admin("GET", &format!("/limits/refusals{query}"), &Value::Null)
             .await
     };
-    let nothing = of("").await;
-    assert_eq!(
-        nothing.body,
-        json!({ "minutes": 5, "rules": [], "keys": [] })
-    );
+    let nothing = of("").await.body;
+    let seen = (&nothing["minutes"], &nothing["rules"], &nothing["keys"]);
+    assert_eq!(seen, (&json!(5), &json!([]), &json!([])));
     let some: [(&[&str], u64); 2] = [(&["limited", "r"], 3), (&["limited", "r", "alice"], 3)];
     for ago in [0, 2, 30] {
         tell(&world, Subject::Limits, ago, &some).await;
@@ -37,6 +35,16 @@ async fn recent_refusals_are_listed_by_rule_and_key() {
         assert_eq!(body["rules"][0]["limited"], limited, "{query}: {body}");
         assert_eq!(body["keys"][0]["limited"], limited, "{query}: {body}");
     }
+    // Minute by minute, oldest first: the counts are in three of them.
+    let hour = of("?minutes=60").await.body;
+    let minutes = hour["by_minute"].as_array().unwrap();
+    let counts = minutes
+        .iter()
+        .filter_map(|minute| minute["rules"][0]["limited"].as_u64());
+    assert_eq!((minutes.len(), counts.collect()), (60, vec![3, 3, 3]));
+    let (first, last) = (&minutes[0]["at_ms"], &minutes[59]["at_ms"]);
+    let span_ms = last.as_u64().unwrap() - first.as_u64().unwrap();
+    assert_eq!(span_ms, 59 * 60_000);
     for query in ["?minutes=0", "?minutes=61", "?minutes=x"] {
         let refused = of(query).await;
         assert_eq!(refused.status, 400, "{query}");

@@ -272,3 +272,20 @@ async fn ended_sale_is_removed_from_metrics() {
     let text = displayed().await;
     assert!(!text.contains("sale=\"s\""), "{text}");
 }
+
+#[tokio::test]
+async fn traffic_counts_new_orders() {
+    let world = World::with_sale("s", 4).await;
+    let orders = async || {
+        let answer = world.admin_as("GET", "/traffic", "", None).await;
+        assert_eq!(answer.status, 200);
+        let samples = answer.body["samples"].as_array().unwrap().clone();
+        samples.last().unwrap()["orders"].clone()
+    };
+    assert_eq!(orders().await, 0);
+    let claim = world.claim("s", "alice").await;
+    for status in [201, 200] {
+        assert_eq!(world.order(&claim).await.status, status);
+    }
+    assert_eq!(orders().await, 1, "a repeated claim is not a new order");
+}

@@ -6,7 +6,7 @@ use weir_room::redis::keys::RoomKeys;
 use weir_room::redis::room::CallContext;
 use weir_room::redis::room_ask::{self, VisitorRequest};
 use weir_room::redis::room_tick;
-use weir_room::{RoomName, RoomState, Setting, Terms, Visitor};
+use weir_room::{Mode, RoomName, RoomState, Setting, Terms, Visitor};
 
 use crate::support::World;
 
@@ -67,6 +67,12 @@ impl<'a> Gateway<'a> {
         let call = room_ask::call(&self.keys, &self.call_context(), &asks);
         room_ask::parse(&self.world.script(&call).await, asks.len()).unwrap();
     }
+}
+
+async fn clear(world: &World, room: &str) {
+    let path = format!("/rooms/{room}");
+    let answer = world.admin("DELETE", &path, &Value::Null).await;
+    assert_eq!(answer.status, 204, "{answer:?}");
 }
 
 async fn put(world: &World, room: &str, setting: Value) -> Value {
@@ -235,4 +241,26 @@ async fn each_room_change_has_its_own_version() {
         (&room["setting"]["version"], &room["setting"]["per_minute"]),
         (&json!(5), &json!(5))
     );
+}
+
+#[tokio::test]
+async fn cleared_room_follows_the_configuration_again() {
+    let world = World::new().await;
+    let mut gateway = Gateway::new(&world, "shop");
+    put(
+        &world,
+        "shop",
+        json!({ "mode": "paused", "per_minute": 60 }),
+    )
+    .await;
+    assert_eq!(gateway.settle().await.mode, Mode::Paused);
+    clear(&world, "shop").await;
+    assert_eq!(gateway.settle().await, Setting::default());
+    let room = get(&world, "/rooms/shop").await;
+    assert_eq!(room["setting"], Value::Null, "{room}");
+    assert_eq!(get(&world, "/rooms").await, json!({ "rooms": [] }));
+    // It may be repeated, and the room set again.
+    clear(&world, "shop").await;
+    put(&world, "shop", json!({ "mode": "draining" })).await;
+    assert_eq!(gateway.settle().await.mode, Mode::Draining);
 }

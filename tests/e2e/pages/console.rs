@@ -31,6 +31,99 @@ impl ConsoleFixture {
         self.browser.run(script, &[json!(selector)]).await
     }
 
+    /// The sale's page changes each second, but not what has the focus; the link to the content changes no address.
+    async fn live_data_keeps_the_focus(&self) -> Result<()> {
+        let browser = &self.browser;
+        let after_two_changes = "const summary = document.querySelector('#shards summary'); summary.focus(); \
+            return new Promise((done) => setTimeout(() => done(document.activeElement === summary), 2500))";
+        assert_eq!(browser.run(after_two_changes, &[]).await?, json!(true));
+        let before = browser.url().await?;
+        let skip = "document.getElementById('skip').click(); return document.activeElement.id";
+        assert_eq!(browser.run(skip, &[]).await?, json!("content"));
+        assert_eq!(browser.url().await?, before);
+        Ok(())
+    }
+
+    /// The overview names a sale that has started and cannot sell.
+    async fn overview_names_problems(&self) -> Result<()> {
+        let browser = &self.browser;
+        browser.open(&self.console("#/overview")).await?;
+        browser
+            .wait_for_text("#attention", "Everything is fine")
+            .await?;
+        let cold = weir_stack::sale::sale_json("cold", 5, 1)?;
+        let made = self.api(Method::POST, "/sales", &cold).await?;
+        ensure!(made.status == 201, "{}", made.text());
+        browser
+            .wait_for_text("#attention", "has started but is not warm")
+            .await?;
+        browser.wait_for_text("#now", "Not warm").await?;
+        self.looks_right("console-overview").await
+    }
+
+    /// Switches the open sale, after the question.
+    async fn switch_to(&self, state: &str) -> Result<()> {
+        let option = format!("#switch [value={state}]");
+        self.browser.click(&option).await?;
+        self.browser.click("#ask-yes").await
+    }
+
+    /// Closes the sale elsewhere, then changes a fallback here: the sale stays closed.
+    async fn switch_keeps_what_others_changed(&self) -> Result<()> {
+        let browser = &self.browser;
+        self.switch_to("drain").await?;
+        browser.wait_for_text("#sale-status", "Drain").await?;
+        browser
+            .wait_for_text("#toasts", "is switched to Drain")
+            .await?;
+        let closed = json!({ "state": "closed" });
+        self.api(Method::PUT, "/sales/autumn/switch", &closed)
+            .await?;
+        browser.wait_for_text("#sale-status", "Closed").await?;
+        browser.click("#tab-settings").await?;
+        browser.click("#fallbacks [name=static_page]").await?;
+        browser.click("#fallbacks button[type=submit]").await?;
+        browser
+            .wait_for_text("#toasts", "Serve static page: on")
+            .await?;
+        let sale = self.api(Method::GET, "/sales/autumn", &Value::Null).await?;
+        let sale = sale.json()?;
+        assert_eq!(
+            (&sale["state"], &sale["degrade"]["static_page"]),
+            (&json!("closed"), &json!(true))
+        );
+        Ok(())
+    }
+
+    /// A room that no one has set has empty fields, not limits of zero.
+    async fn unknown_room_gets_no_zeros(&self) -> Result<()> {
+        let browser = &self.browser;
+        browser.type_into("#find-room [name=room]", "none").await?;
+        browser.click("#find-room button").await?;
+        browser
+            .wait_for_text("[data-room=none]", "as configured")
+            .await?;
+        browser
+            .click("[data-room=none] button[type=submit]")
+            .await?;
+        browser
+            .wait_for_text("[data-room=none]", "Please fix 3 fields")
+            .await?;
+        let room = self.api(Method::GET, "/rooms/none", &Value::Null).await?;
+        assert_eq!(room.status, 404);
+        // And a setting can be taken back.
+        browser
+            .click("[data-room=shop] .back-to-configuration")
+            .await?;
+        browser.click("#ask-yes").await?;
+        browser
+            .wait_for_text("[data-room=shop]", "as configured")
+            .await?;
+        let rooms = self.api(Method::GET, "/rooms", &Value::Null).await?;
+        assert_eq!(rooms.json()?, json!({ "rooms": [] }));
+        Ok(())
+    }
+
     async fn choose(&self, selector: &str, value: &str) -> Result<()> {
         let option = format!("{selector} option[value={value}]");
         self.browser.click(&option).await
@@ -45,7 +138,9 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     let browser = &desk.browser;
     browser.open(&desk.console("#/sales")).await?;
     desk.enter("no key").await?;
-    browser.wait_for_text("[role=alert]", "Invalid key").await?;
+    browser
+        .wait_for_text("[role=alert]", "This key isn’t valid")
+        .await?;
     desk.looks_right("console-sign-in").await?;
     desk.enter(&operator).await?;
     browser.wait_for_text("#none", "No sales yet").await?;
@@ -71,15 +166,13 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser.click("#warm").await?;
     browser.wait_for_text("#live-stock", "500").await?;
     browser.wait_for_text("#sale-status", "Ready").await?;
-    browser.wait_for_text("#no-verdicts", "None").await?;
+    browser.wait_for_text("#no-verdicts", "No data yet").await?;
+    desk.live_data_keeps_the_focus().await?;
+    browser.click("#tab-balance").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
-    desk.choose("#switch [name=state]", "drain").await?;
-    browser.click("#switch button[type=submit]").await?;
-    browser.wait_for_text("#sale-status", "Drain").await?;
-    browser.click("#close").await?;
-    browser.click("#ask-yes").await?;
-    browser.wait_for_text("#sale-status", "Closed").await?;
+    desk.switch_keeps_what_others_changed().await?;
+    browser.click("#tab-live").await?;
     desk.looks_right("console-sale").await?;
     let sale = desk.api(Method::GET, "/sales/autumn", &Value::Null).await?;
     assert_eq!(sale.json()?["state"], "closed");
@@ -93,9 +186,13 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
     browser
         .type_into("[data-room=shop] [name=per_minute]", "600")
         .await?;
-    browser.click("[data-room=shop] button").await?;
     browser
-        .wait_for_text("[data-room=shop]", "Saved as version 2")
+        .click("[data-room=shop] button[type=submit]")
+        .await?;
+    // A paused room lets no visitor in: the console asks first.
+    browser.click("#ask-yes").await?;
+    browser
+        .wait_for_text("#toasts", "Saved as version 2")
         .await?;
     let room = desk.api(Method::GET, "/rooms/shop", &Value::Null).await?;
     let setting = room.json()?["setting"].clone();
@@ -104,28 +201,37 @@ async fn operator_runs_a_sale_and_a_room_with_a_full_audit_trail() -> Result<()>
         (&json!("paused"), &json!(600))
     );
     desk.looks_right("console-rooms").await?;
+    let has_pace = "return document.querySelector('[data-room=shop] [name=pace]').value > 0";
+    browser.until(has_pace, &[]).await?;
+    desk.unknown_room_gets_no_zeros().await?;
     browser.open(&desk.console("#/limits")).await?;
     browser
         .wait_for_text("#no-rules", "No rules in Redis")
         .await?;
 
-    // Other pages share the session.
+    // The former address of events leads to the console.
     let page = format!("{}/events/page", desk.origin.admin_url());
     browser.open(&page).await?;
     browser.wait_for_text("main", "no events").await?;
+    assert!(browser.url().await?.ends_with("/ui#/events"));
 
     // An operator can read keys, but not create them.
     browser.open(&desk.console("#/keys")).await?;
     browser.wait_for_text("#keys", "the viewer").await?;
     assert_eq!(desk.count("#make-key").await?, json!(0));
     browser.open(&desk.console("#/audit")).await?;
-    for entry in ["POST /sales", "PUT /sales/autumn/switch", "PUT /rooms/shop"] {
-        browser.wait_for_text("#trail", entry).await?;
+    for sentence in [
+        "the operator created a sale autumn",
+        "the operator switched sale autumn",
+        "state: open → drain",
+        "the operator changed waiting room shop",
+    ] {
+        browser.wait_for_text("#trail", sentence).await?;
     }
-    browser.wait_for_text("#trail", "the operator").await?;
     desk.looks_right("console-audit").await?;
-    // Expected refusals: a wrong key, and events that this origin does not have.
-    let existing = ["/access/session", "/groups"];
+    desk.overview_names_problems().await?;
+    // Expected refusals: a wrong key, an unknown room, and events that this origin does not have.
+    let existing = ["/access/session", "/groups", "/events/", "/rooms/none"];
     desk.nothing_to_complain(&existing).await?;
 
     // A viewer has no controls; after signing out there is no data.
@@ -164,6 +270,39 @@ async fn console_shows_why_redis_refuses() -> Result<()> {
     browser
         .wait_for_text("#health [role=alert]", "Redis is full")
         .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sizes_become_sales_with_a_shared_limit() -> Result<()> {
+    let desk = ConsoleFixture::open(|_, _| Ok(())).await?;
+    let operator = desk.key("operator").await?;
+    let browser = &desk.browser;
+    browser.open(&desk.console("#/sales/new")).await?;
+    desk.enter(&operator).await?;
+    browser.type_into("#make [name=title]", "Runner").await?;
+    browser
+        .type_into("#make [name=sizes]", "S, 3\nM, many")
+        .await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("#make", "one size on each line")
+        .await?;
+    browser
+        .type_into("#make [name=sizes]", "S, 3\nM, 4")
+        .await?;
+    desk.looks_right("console-new-sale-sizes").await?;
+    browser.click("#make button[type=submit]").await?;
+    browser
+        .wait_for_text("#toasts", "2 sales are created")
+        .await?;
+    browser.wait_for_text("#sales", "Runner, M").await?;
+    let sale = desk
+        .api(Method::GET, "/sales/runner-m", &Value::Null)
+        .await?
+        .json()?;
+    let shared = json!({ "id": "runner", "user_cap": 1 });
+    assert_eq!((&sale["total"], &sale["group"]), (&json!(4), &shared));
+    desk.nothing_to_complain(&[]).await
 }
 
 /// A tenant's pages show neither global data nor other tenants' data.

@@ -85,10 +85,14 @@ async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
     stack.open_sale("s", 8, 2).await?;
     let paid = three_orders(stack).await?;
 
+    // The newest orders of the running sale, without a search.
     shop.see("#/orders").await?;
+    browser.wait_for_text("#orders", "carol").await?;
+    let clear = "document.querySelector('#search [name=sale]').value = ''";
+    browser.run(clear, &[]).await?;
     browser.click("#search button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "Enter an order, a sale")
+        .wait_for_text("#said", "Enter a sale, a user or an order number")
         .await?;
     shop.see("#/sales/id/s").await?;
     browser.click("#orders-of").await?;
@@ -116,6 +120,8 @@ async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
         .as_str()
         .context("no order")?
         .to_owned();
+    shop.see("#/orders?sale=s").await?;
+    browser.click("#search summary").await?;
     browser.type_into("#search [name=order]", &bobs).await?;
     browser.click("#search button[type=submit]").await?;
     browser.wait_for_text("#order", "bob").await?;
@@ -131,22 +137,26 @@ async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
     browser.wait_for_text("#orders", "carol").await?;
 
     // Many orders: all are selected, and each has its result.
-    let choose = "document.querySelectorAll('#orders input').forEach((box) => box.click())";
-    browser.run(choose, &[]).await?;
+    browser.click("#choose-all").await?;
+    browser.wait_for_text(".selected", "3 selected").await?;
     browser.click("#cancel-chosen").await?;
-    shop.yes().await?;
-    browser.wait_for_text("#acted", "1 done").await?;
     browser
-        .wait_for_text("#acted", "1 paid; refund it instead")
+        .wait_for_text("dialog .quiet", "Keep 3 orders")
+        .await?;
+    browser.wait_for_text("#ask-yes", "Cancel 3 orders").await?;
+    shop.yes().await?;
+    browser.wait_for_text("#toasts", "1 done").await?;
+    browser
+        .wait_for_text("#toasts", "1 paid; refund it instead")
         .await?;
     audited(stack, "s", 7, 1).await?;
-    // Keyboard focus stays in place.
-    let focus = "return document.activeElement.id";
-    assert_eq!(browser.run(focus, &[]).await?, json!("cancel-chosen"));
+    // The keyboard stays at the list.
+    let focus = "return document.activeElement.id === 'choose-all'";
+    browser.until(focus, &[]).await?;
     shop.choose("[name=status]", "unpaid").await?;
     browser.click("#search button[type=submit]").await?;
     browser
-        .wait_for_text("#no-orders", "No matching orders")
+        .wait_for_text("#no-orders", "No orders match")
         .await?;
     let later = "document.querySelector('[name=from]').value = '2099-01-01T00:00'; document.querySelector('[name=status]').value = '';";
     browser.run(later, &[]).await?;
@@ -155,7 +165,7 @@ async fn operator_finds_cancels_and_refunds_orders() -> Result<()> {
     let is_done = "return location.hash.includes('from=2099')";
     browser.until(is_done, &[]).await?;
     browser
-        .wait_for_text("#no-orders", "No matching orders")
+        .wait_for_text("#no-orders", "No orders match")
         .await?;
 
     // All orders as a table, with only the session.
@@ -174,10 +184,12 @@ async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 4, 1).await?;
     shop.see("#/users").await?;
-    browser.wait_for_text("#nobody", "None.").await?;
+    browser
+        .wait_for_text("#nobody", "No blocked users.")
+        .await?;
     browser.click("#set-user button[type=submit]").await?;
     browser
-        .wait_for_text("#set-said", "Some fields are invalid")
+        .wait_for_text("#set-said", "Please fix 2 fields")
         .await?;
     assert_eq!(shop.count("[aria-invalid=true]").await?, 2);
     browser
@@ -187,6 +199,7 @@ async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
         .type_into("#set-user [name=reason]", HOSTILE)
         .await?;
     browser.click("#set-user button[type=submit]").await?;
+    shop.yes().await?;
     browser.wait_for_text("#users", "mallory").await?;
     browser.wait_for_text("#users", HOSTILE).await?;
     assert_eq!(shop.count("main img").await?, 0);
@@ -196,7 +209,9 @@ async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
 
     browser.click("#users button").await?;
     shop.yes().await?;
-    browser.wait_for_text("#nobody", "None.").await?;
+    browser
+        .wait_for_text("#nobody", "No blocked users.")
+        .await?;
     browser.type_into("#look [name=looked]", "mallory").await?;
     browser.click("#look button").await?;
     browser.wait_for_text("#looked", "mallory: none").await?;
@@ -204,19 +219,17 @@ async fn operator_blocks_and_unblocks_a_user_in_all_sales() -> Result<()> {
 
     // In one sale only.
     shop.see("#/sales/id/s").await?;
+    browser.click("#tab-stock").await?;
     browser
         .type_into("#block [name=blocked]", "mallory")
         .await?;
     browser.click("#block [type=submit]").await?;
-    browser
-        .wait_for_text("#blocked-said", "cannot buy here")
-        .await?;
+    shop.yes().await?;
+    browser.wait_for_text("#toasts", "cannot buy here").await?;
     let refused = buy(stack, "s", "mallory").await?;
     assert_eq!(refused.status, 403, "{}", refused.text());
     browser.click("#unblock").await?;
-    browser
-        .wait_for_text("#blocked-said", "can buy here")
-        .await?;
+    browser.wait_for_text("#toasts", "can buy here").await?;
     until("mallory buys", async || {
         buy(stack, "s", "mallory")
             .await
@@ -232,7 +245,7 @@ async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     let (stack, browser) = (&shop.stack, &shop.browser);
     stack.open_sale("s", 10, 2).await?;
     order(stack, "s", "alice").await?;
-    shop.see("#/sales/id/s").await?;
+    shop.see("#/sales/id/s/stock").await?;
     browser.wait_for_text("#stock-sum", "10").await?;
     browser.click("#change-stock button").await?;
     browser
@@ -240,10 +253,12 @@ async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
         .await?;
     browser.type_into("#change-stock [name=units]", "5").await?;
     browser.click("#change-stock button").await?;
-    browser.wait_for_text("#stock-said", "+5 units").await?;
+    browser.wait_for_text("#toasts", "+5 units").await?;
     audited(stack, "s", 14, 1).await?;
+    browser.click("#tab-balance").await?;
     browser.click("#read-books").await?;
     browser.wait_for_text("#books", "Balanced").await?;
+    browser.click("#tab-stock").await?;
     // More than the remaining units: ordered units stay.
     browser
         .type_into("#change-stock [name=units]", "-100")
@@ -251,7 +266,7 @@ async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.click("#change-stock button").await?;
     shop.yes().await?;
     browser
-        .wait_for_text("#stock-said", "-14 of -100 units")
+        .wait_for_text("#toasts", "-14 of -100 units")
         .await?;
     let balance = browser
         .run("return document.querySelector('#books').textContent", &[])
@@ -271,7 +286,7 @@ async fn operator_adds_and_withdraws_units_and_ends_a_sale() -> Result<()> {
     browser.run(past, &[]).await?;
     browser.click("#move-end button").await?;
     shop.yes().await?;
-    browser.wait_for_text("#stock-said", "It ends").await?;
+    browser.wait_for_text("#toasts", "It ends").await?;
     browser.wait_for_text("#sale-status", "Over").await?;
     nothing_to_complain(browser, &[]).await
 }
@@ -284,11 +299,13 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     order(stack, "s", "alice").await?;
     shop.see("#/orders?sale=s").await?;
     browser.wait_for_text("#orders", "alice").await?;
-    browser.click("#orders button").await?;
+    browser.click("#orders a").await?;
     browser.wait_for_text("#order", "alice").await?;
     assert_eq!(shop.count("main button.danger").await?, 0);
     shop.see("#/users").await?;
-    browser.wait_for_text("#nobody", "None.").await?;
+    browser
+        .wait_for_text("#nobody", "No blocked users.")
+        .await?;
     assert_eq!(shop.count("#set-user").await?, 0);
     shop.see("#/sales/id/s").await?;
     browser.wait_for_text("#stock-sum", "10").await?;
@@ -304,8 +321,9 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     shop.choose("[name=challenge]", "proof_of_work").await?;
     browser.click("#make button[type=submit]").await?;
     browser
-        .wait_for_text("#make", "Require an order token")
+        .wait_for_text("#make", "A challenge needs an order token")
         .await?;
+    browser.click("#make summary").await?;
     browser
         .type_into("#make [name=group]", "acme--shoes")
         .await?;
@@ -325,11 +343,17 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
         .await?;
     browser.type_into("#make [name=price]", "49.9").await?;
     browser.click("#make button[type=submit]").await?;
+    browser.wait_for_text("h1", "Guarded").await?;
+    browser.click("#tab-settings").await?;
     browser
         .wait_for_text("main", "proof of work, 18 bits")
         .await?;
     browser.wait_for_text("main", "€49.90").await?;
     browser.wait_for_text("main", HOSTILE).await?;
+    browser.click("#copy-sale").await?;
+    browser.wait_for_text("h1", "Copy of guarded").await?;
+    let copied = "return document.querySelector('[name=price]').value";
+    assert_eq!(browser.run(copied, &[]).await?, json!("49.90"));
     let created = shop.get("/sales/guarded").await?;
     assert_eq!(
         created["challenge"],
@@ -344,7 +368,7 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     browser.wait_for_text("#none", "No tenants").await?;
     browser.click("#set-tenant button[type=submit]").await?;
     browser
-        .wait_for_text("#set-said", "Some fields are invalid")
+        .wait_for_text("#set-said", "Please fix 2 fields")
         .await?;
     browser.type_into("#set-tenant [name=name]", "acme").await?;
     browser
@@ -367,6 +391,7 @@ async fn viewer_has_no_actions_and_challenge_requires_a_token() -> Result<()> {
     let tenant = shop.get("/tenants/acme").await?;
     assert_eq!(tenant["limits"]["sales"], 3, "{tenant}");
     browser.click("#tenants button.danger").await?;
+    browser.type_into("[name=ask-typed]", "acme").await?;
     shop.yes().await?;
     browser.wait_for_text("#none", "No tenants").await?;
     // The expected refusal: another tenant's group.
@@ -383,12 +408,12 @@ async fn operator_sees_gateway_responses() -> Result<()> {
     order(stack, "s", "bob").await?;
     let refused = buy(stack, "s", "alice").await?;
     ensure!(refused.status == 409, "{}", refused.text());
-    browser.wait_for_text("#verdicts", "cap_reached").await?;
+    browser.wait_for_text("#verdicts", "Cap reached").await?;
     // Opening the sale sent requests without a user until the gateway had loaded it.
     let observed = "const rows = [...document.querySelectorAll('#verdicts tbody tr')];
         const texts = rows.map((row) => [...row.children].map((cell) => cell.textContent).join(' '));
-        return texts.filter((text) => !text.startsWith('invalid_user')).join(' ') === arguments[0]";
-    let expected = "granted 2 0 cap_reached 1 0";
+        return texts.filter((text) => !text.startsWith('Invalid user')).join(' ') === arguments[0]";
+    let expected = "Granted 2 0 Cap reached 1 0";
     browser.until(observed, &[json!(expected)]).await?;
     looks_right(browser, "console-verdicts").await?;
     nothing_to_complain(browser, &[]).await

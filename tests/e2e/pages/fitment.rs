@@ -57,43 +57,41 @@ async fn operator_sees_fitments_and_import_results() -> Result<()> {
     let page = format!("{}/fitment/ui", desk.origin.admin_url());
     browser.open(&page).await?;
     browser
-        .type_into("[name=token]", "no token of anyone's, ever")
+        .type_into("[name=key]", "no token of anyone's, ever")
         .await?;
     browser.click("button[type=submit]").await?;
     browser
-        .wait_for_text("#said", "the key is unknown or has expired")
+        .wait_for_text("[role=alert]", "This key isn’t valid")
         .await?;
     browser
-        .type_into("[name=token]", &desk.secrets.admin_token)
+        .type_into("[name=key]", &desk.secrets.admin_token)
         .await?;
     browser.click("button[type=submit]").await?;
 
     // A vehicle by its make, and its fitting parts.
     browser.type_into("[name=make]", "VW").await?;
-    browser.click("button[type=submit]").await?;
-    browser.wait_for_text("#said", "2 vehicles").await?;
+    browser.click("#search button[type=submit]").await?;
+    browser.wait_for_text("#sum", "2 vehicles").await?;
     browser.wait_for_text("table", HOSTILE).await?;
     desk.looks_right("fitment-vehicles").await?;
-    browser.click("a[href='#/vehicle/1000001']").await?;
-    browser.wait_for_text("ul.names", "S2").await?;
+    browser.click("a[href='#/fitment/vehicle/1000001']").await?;
+    browser.wait_for_text("#parts", "S2").await?;
     desk.looks_right("fitment-vehicle").await?;
 
     // A part, and its vehicles.
-    browser.click("a[href='#/part/S1']").await?;
-    browser.wait_for_text("h3", "Fits 1 vehicles").await?;
+    browser.click("a[href='#/fitment/part/S1']").await?;
+    browser.wait_for_text("h3", "Fits 1 vehicle").await?;
     browser.wait_for_text("table", "2012–2015, front").await?;
     desk.looks_right("fitment-part").await?;
-    browser.click("a[href='#/parts']").await?;
+    browser.click("a[href='#/fitment/parts']").await?;
     browser.type_into("[name=sku]", "S9").await?;
-    browser.click("button[type=submit]").await?;
-    browser
-        .wait_for_text("#said", "there is no such SKU")
-        .await?;
+    browser.click("#find-part button[type=submit]").await?;
+    browser.wait_for_text("#said", "SKU not found.").await?;
 
     // Imports: a finished one, one with an error, one with a lost file.
     let done = desk.upload("sku,vehicle\nS1,1000002\n").await?;
     let broken = desk.upload("sku,vehicle\nS1,1000002\nS1,100000x\n").await?;
-    browser.click("a[href='#/imports']").await?;
+    browser.click("a[href='#/fitment/imports']").await?;
     let row = |id: u64, text: &str| json!([format!("{id}"), text]);
     let shows = "return [...document.querySelectorAll('tbody tr')].some((row) => \
                  row.cells[0].innerText === arguments[0][0] && row.innerText.includes(arguments[0][1]))";
@@ -101,9 +99,9 @@ async fn operator_sees_fitments_and_import_results() -> Result<()> {
     browser.until(shows, &[row(broken, "failed")]).await?;
     desk.looks_right("fitment-imports").await?;
     browser
-        .click(&format!("a[href='#/errors/{broken}']"))
+        .click(&format!("a[href='#/fitment/errors/{broken}']"))
         .await?;
-    browser.wait_for_text("h2", "1 errors").await?;
+    browser.wait_for_text("h2", "1 error").await?;
     browser.wait_for_text("table", "vehicle").await?;
     Ok(())
 }
@@ -123,12 +121,12 @@ async fn operator_aborts_an_import() -> Result<()> {
         .open(&format!("{}/fitment/ui#/imports", desk.origin.admin_url()))
         .await?;
     browser
-        .type_into("[name=token]", &desk.secrets.admin_token)
+        .type_into("[name=key]", &desk.secrets.admin_token)
         .await?;
     browser.click("button[type=submit]").await?;
     browser.wait_for_text("table", "waiting").await?;
-    browser.run("window.confirm = () => true", &[]).await?;
     browser.click("td button").await?;
+    browser.click("#ask-yes").await?;
     browser.wait_for_text("table", "cancelled").await?;
     desk.nothing_to_complain(&[]).await
 }

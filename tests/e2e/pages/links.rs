@@ -23,13 +23,13 @@ impl ConsoleFixture {
     }
 
     fn page(&self) -> String {
-        format!("{}/links/ui", self.origin.admin_url())
+        format!("{}/ui#/links", self.origin.admin_url())
     }
 
     async fn sign_in(&self) -> Result<()> {
         self.browser.open(&self.page()).await?;
         self.browser
-            .type_into("[name=token]", &self.secrets.admin_token)
+            .type_into("[name=key]", &self.secrets.admin_token)
             .await?;
         self.browser.click("button[type=submit]").await?;
         self.browser.text("#links").await.map(drop)
@@ -103,13 +103,16 @@ async fn link_is_created_edited_disabled_and_deleted() -> Result<()> {
         .await?;
     browser.click("#make button[type=submit]").await?;
     assert_eq!(browser.text("#url").await?, "https://s.example.com/autumn");
-    browser.wait_for_text(".facts", "password required").await?;
+    browser
+        .wait_for_text(".members", "password required")
+        .await?;
     assert_eq!(
         browser.text("#target").await?,
         "https://shop.example/autumn?a=1&b=2"
     );
     browser.wait_for_text(".tags", HOSTILE).await?;
-    assert!(browser.url().await?.ends_with("/ui#/l/s/autumn"));
+    assert!(browser.url().await?.ends_with("/ui#/links/l/s/autumn"));
+    browser.click("#tab-qr").await?;
     let loaded = "const qr = document.querySelector('#qr'); return qr?.complete && qr.naturalWidth";
     browser.until(loaded, &[]).await?;
 
@@ -122,6 +125,7 @@ async fn link_is_created_edited_disabled_and_deleted() -> Result<()> {
         stats.is_ok_and(|stats| stats.json().is_ok_and(|stats| stats["clicks"] == 60))
     };
     weir_tests::until("the clicks are counted", counted).await?;
+    browser.click("#tab-stats").await?;
     // Since yesterday, because it may just be midnight.
     browser.click("[name=range] option[value='2d']").await?;
     browser.click("#reload").await?;
@@ -138,6 +142,7 @@ async fn link_is_created_edited_disabled_and_deleted() -> Result<()> {
     desk.looks_right("link").await?;
 
     // Edits it.
+    browser.click("#tab-edit").await?;
     browser
         .type_into("#edit [name=target]", "https://shop.example/winter")
         .await?;
@@ -146,12 +151,13 @@ async fn link_is_created_edited_disabled_and_deleted() -> Result<()> {
     browser
         .wait_for_text("#target", "https://shop.example/winter")
         .await?;
-    browser.click("details summary h2").await?;
+    browser.click("#tab-history").await?;
     browser.wait_for_text(".past", "Edited").await?;
     browser.wait_for_text(".past", "Created").await?;
 
     // Disables it, and enables it again.
     browser.click("#toggle").await?;
+    browser.click("#ask-yes").await?;
     browser.wait_for_text(".head .state", "Disabled").await?;
     browser.wait_for_text("#toggle", "Enable").await?;
     let link = desk
@@ -196,7 +202,7 @@ async fn links_are_listed_by_page_and_tag_with_details() -> Result<()> {
     let rows = "return document.querySelectorAll('#links tbody tr').length";
     assert_eq!(browser.run(rows, &[]).await?, json!(25));
     desk.looks_right("list").await?;
-    browser.click("section > .row > .quiet").await?;
+    browser.click("#more").await?;
     browser
         .until(
             "return document.querySelectorAll('#links tbody tr').length === 31",
@@ -216,13 +222,13 @@ async fn links_are_listed_by_page_and_tag_with_details() -> Result<()> {
         .await?;
     // An address opens its view; unknown ones show an error.
     browser
-        .open(&format!("{}#/l/s/hostile", desk.page()))
+        .open(&format!("{}/l/s/hostile", desk.page()))
         .await?;
     assert_eq!(browser.text("#target").await?, hostile);
     browser
-        .open(&format!("{}#/l/s/nothing", desk.page()))
+        .open(&format!("{}/l/s/nothing", desk.page()))
         .await?;
-    browser.wait_for_text("main", "there is no such link").await
+    browser.wait_for_text("main", "Link not found.").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,21 +238,23 @@ async fn page_shows_nothing_without_a_token() -> Result<()> {
         .await?;
     let browser = &desk.browser;
     browser
-        .open(&format!("{}#/l/s/secret", desk.page()))
+        .open(&format!("{}/links/ui#/l/s/secret", desk.origin.admin_url()))
         .await?;
-    browser.type_into("[name=token]", "not-the-token").await?;
+    browser.type_into("[name=key]", "not-the-token").await?;
     browser.click("button[type=submit]").await?;
-    browser.wait_for_text("[role=alert]", "Invalid key").await?;
+    browser
+        .wait_for_text("[role=alert]", "This key isn’t valid")
+        .await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     desk.looks_right("sign-in").await?;
-    // With the key, the requested view opens; signing out removes it.
+    // With the key, the view of a link's former address opens; signing out removes it.
     browser
-        .type_into("[name=token]", &desk.secrets.admin_token)
+        .type_into("[name=key]", &desk.secrets.admin_token)
         .await?;
     browser.click("button[type=submit]").await?;
     assert_eq!(browser.text("#target").await?, "https://a.example/");
     browser.click("#sign-out").await?;
-    browser.text("[name=token]").await?;
+    browser.text("[name=key]").await?;
     assert!(!browser.page_text().await?.contains("a.example"));
     let retained = browser
         .run("return sessionStorage.length + localStorage.length", &[])
@@ -262,7 +270,7 @@ async fn page_shows_nothing_without_a_token() -> Result<()> {
         .text("#make [role=alert]")
         .await
         .context("no complaint")?;
-    assert!(response.contains("target"), "{response}");
+    assert!(response.contains("has a user name"), "{response}");
     assert!(desk.dir.path().exists());
     Ok(())
 }
@@ -299,14 +307,14 @@ async fn all_link_fields_are_shown_and_edited() -> Result<()> {
     desk.make(&link).await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
-    let page = format!("{}#/l/s/whole", desk.page());
+    let page = format!("{}/l/s/whole?edit", desk.page());
     browser.open(&page).await?;
     browser
-        .wait_for_text(".facts", "10 of 10 clicks left")
+        .wait_for_text(".members", "10 of 10 clicks left")
         .await?;
     // In one named time zone.
     browser
-        .wait_for_text(".facts", "expires Jan 2, 2030, 03:04 UTC at the latest")
+        .wait_for_text(".members", "expires Jan 2, 2030, 03:04 UTC at the latest")
         .await?;
     for (control, value) in [
         ("[name=target]", json!("https://a.example/")),
@@ -348,7 +356,7 @@ async fn all_link_fields_are_shown_and_edited() -> Result<()> {
         .await?;
     browser.click(&format!("{second} .quiet")).await?;
     browser.click("#edit button[type=submit]").await?;
-    browser.wait_for_text(".facts", "2031").await?;
+    browser.wait_for_text(".members", "2031").await?;
     let link = desk
         .api(Method::GET, "/links/whole", &Value::Null)
         .await?
@@ -389,21 +397,21 @@ async fn unusable_link_shows_the_reason() -> Result<()> {
     weir_tests::until("the brief link has ended", has_ended).await?;
     desk.sign_in().await?;
     for (code, state) in [("used", "Used up"), ("brief", "Ended"), ("sound", "Active")] {
-        let row = format!("#links tr:has(a[href='#/l/s/{code}'])");
+        let row = format!("#links tr:has(a[href='#/links/l/s/{code}'])");
         desk.browser.wait_for_text(&row, state).await?;
     }
     desk.make(&json!({ "code": "odd", "target": "https://pаypal.com/" }))
         .await?;
     desk.looks_right("states").await?;
     desk.browser
-        .open(&format!("{}#/l/s/used", desk.page()))
+        .open(&format!("{}/l/s/used", desk.page()))
         .await?;
     desk.browser
         .wait_for_text(".head .state", "Used up")
         .await?;
     // Warnings about a link are shown at each view.
     desk.browser
-        .open(&format!("{}#/l/s/odd", desk.page()))
+        .open(&format!("{}/l/s/odd", desk.page()))
         .await?;
     desk.browser.wait_for_text(".head", "mixes alphabets").await
 }
@@ -474,6 +482,7 @@ async fn domains_are_created_edited_and_deleted() -> Result<()> {
     browser.wait_for_text("#domains", "t.example.com").await?;
     browser.click("#domains a[href='#/domains/t']").await?;
     browser.click("#delete-domain").await?;
+    browser.type_into("[name=ask-typed]", "t").await?;
     browser.click("#ask-yes").await?;
     browser
         .until(
@@ -506,7 +515,7 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     browser.click("#make button[type=submit]").await?;
     let target = "https://shop.example/?a=1&utm_source=news%20letter&utm_campaign=%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E#top";
     browser.wait_for_text("#target", target).await?;
-    let displayed = "return document.querySelector('[name=utm-campaign]').value";
+    let displayed = "return document.querySelector('#edit [name=utm-campaign]').value";
     assert_eq!(browser.run(displayed, &[]).await?, json!(HOSTILE));
 
     // In any time zone; an invalid one is reported.
@@ -546,7 +555,8 @@ async fn stats_use_local_days_and_code_has_a_qr_picture() -> Result<()> {
     let before = browser
         .run("return document.getElementById('qr').src", &[])
         .await?;
-    browser.click("section details summary").await?;
+    browser.click("#tab-qr").await?;
+    browser.click("#panel-qr details summary").await?;
     browser.choose_file("[name=logo]", &file).await?;
     let is_new = "return document.getElementById('qr')?.src !== arguments[0] \
         && document.getElementById('qr')?.naturalWidth > 0";
@@ -559,7 +569,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
     desk.sign_in().await?;
     let browser = &desk.browser;
-    browser.click("#views a[href='#/import']").await?;
+    browser.click("a[href='#/links/import']").await?;
     // Three parts; a title has a line break, and one row fails.
     let mut file = String::from("domain,code,target,tags\n");
     for n in 0..1_200 {
@@ -581,7 +591,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
     browser
         .wait_for_text(
             "#report",
-            "1,201 rows: 1,200 would be created, 0 already exist, 1 refused. Done.",
+            "1,201 rows: 1,200 would be created, 0 already exist, 1 refused. Checked; nothing was created yet.",
         )
         .await?;
     browser.wait_for_text("#refused", "Line 1202, x").await?;

@@ -321,8 +321,10 @@ impl<D: SharedData> Room<D> {
     ) -> QueueAnswer {
         let ahead = self.order(pass.place).saturating_sub(self.observed.head);
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
-        let wait_ms = match is_waiting {
-            true => self.pace.wait_ms(ahead, self.setting().per_minute),
+        let setting = self.setting();
+        // The pace of the last minute says nothing about a queue that does not move.
+        let wait_ms = match is_waiting && setting.mode.calls() {
+            true => self.pace.wait_ms(ahead, setting.per_minute),
             false => None,
         };
         let opens_at_ms = match outcome {

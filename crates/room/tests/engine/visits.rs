@@ -84,6 +84,16 @@ fn queued_visitors_see_their_position_and_enter_in_order() {
 }
 
 #[test]
+fn paused_room_has_no_expected_wait() {
+    let mut world = World::new(1, r#","mode":"paused","per_minute":60"#);
+    let mut alice = Visitor::new(1);
+    assert_eq!(world.visit(0, &mut alice).state(), "waiting");
+    let told = world.status(0, &mut alice);
+    assert_eq!(told["position"], 1);
+    assert!(told.get("wait_ms").is_none(), "{told}");
+}
+
+#[test]
 fn polls_of_waiting_visitors_cause_no_redis_calls() {
     let mut world = World::new(2, r#","per_minute":1"#);
     let mut visitors: Vec<_> = (0..50).map(Visitor::new).collect();

@@ -18,7 +18,7 @@ use super::pace::Pass;
 use super::scope::{Area, Level, Scope};
 use super::tenancy;
 use super::trail::{Intent, TrailError, Verdict};
-use super::{AuthLayer, Caller, session};
+use super::{AuditDetail, AuthLayer, Caller, session};
 use crate::api::{Api, AuditTiming, MountedRules, RouteRules};
 use crate::clock::now_ms;
 use crate::http::refusal::{FORBIDDEN, UNAUTHORIZED};
@@ -254,10 +254,12 @@ impl AuditedRequest {
 fn verdict(response: &Response) -> Verdict {
     let created = response.headers().get(header::LOCATION);
     let created = created.and_then(|value| value.to_str().ok());
+    let detail = response.extensions().get::<AuditDetail>();
     Verdict {
         at_ms: now_ms(),
         status: response.status().as_u16(),
         made: created.unwrap_or_default().to_owned(),
+        detail: detail.map_or_else(String::new, |detail| detail.0.clone()),
     }
 }
 

@@ -18,6 +18,7 @@
 //! while SQL does not answer.
 
 mod attempts;
+mod audit_detail;
 pub mod auth_layer;
 pub mod config;
 pub mod http;
@@ -52,6 +53,7 @@ use store::{AccessStore, StoredKey};
 use trail::Trail;
 use trail_writer::TrailWriter;
 
+pub use audit_detail::AuditDetail;
 pub use config::Settings;
 
 /// Id of the admin token in the audit trail.

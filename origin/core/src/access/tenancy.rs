@@ -60,9 +60,9 @@ impl ResourceKind {
     /// The 404 for an object that does not exist or belongs to another tenant.
     fn unknown(self) -> Problem {
         self.refusal().because(match self {
-            Self::Sale => "there is no such sale",
-            Self::Order => "there is no such order",
-            Self::Payment => "there is no such payment",
+            Self::Sale => "sale not found",
+            Self::Order => "order not found",
+            Self::Payment => "payment not found",
             Self::Room => {
                 "the tenant has no such room: its room names start with the tenant's name and --"
             }

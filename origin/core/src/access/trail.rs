@@ -14,7 +14,7 @@ const RANDOM_BITS: u32 = 20;
 /// Maximum number of tries for an unused id. Two entries of the same millisecond collide once in a million.
 const IDS_MAX: u32 = 4;
 
-/// Maximum characters of a stored path.
+/// Maximum characters of a stored path or detail.
 const PATH_LEN_MAX: usize = 512;
 
 /// Maximum number of entries per DELETE, so that other writers do not wait long.
@@ -24,13 +24,13 @@ const INSERT: &str = "
     INSERT INTO audit_trail (id, at_ms, actor, actor_name, is_session, method, route, path, source, tenant)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const INSERT_VERDICT: &str =
-    "INSERT INTO audit_verdicts (id, at_ms, status, made) VALUES (?, ?, ?, ?)";
+    "INSERT INTO audit_verdicts (id, at_ms, status, made, detail) VALUES (?, ?, ?, ?, ?)";
 
 macro_rules! select {
     ($of:literal) => {
         concat!(
             "SELECT t.id, t.at_ms, t.actor, t.actor_name, t.is_session, t.method, t.route, t.path, t.source, t.tenant, ",
-            "v.at_ms AS ended_at_ms, v.status, v.made ",
+            "v.at_ms AS ended_at_ms, v.status, v.made, v.detail ",
             "FROM audit_trail t LEFT JOIN audit_verdicts v ON v.id = t.id ",
             "WHERE t.id < ?",
             $of,
@@ -69,6 +69,8 @@ pub(super) struct Verdict {
     pub status: u16,
     /// Path of the created object; empty: none.
     pub made: String,
+    /// The changed members; empty: not recorded.
+    pub detail: String,
 }
 
 /// An entry of the audit trail.
@@ -105,6 +107,9 @@ pub(super) struct EntryView {
     /// Path of the created object.
     #[schema(required)]
     made: Option<String>,
+    /// The changed members, from and to, such as `state: open to closed`; null: not recorded.
+    #[schema(required)]
+    detail: Option<String>,
 }
 
 impl EntryView {
@@ -239,10 +244,11 @@ fn insert(id: u64, intent: &Intent) -> crate::sql::Statement<'_> {
 
 fn insert_verdict(id: u64, verdict: &Verdict) -> crate::sql::Statement<'_> {
     let insert = sql(INSERT_VERDICT).number(id).number(verdict.at_ms);
-    insert.number(verdict.status).text(cut(&verdict.made))
+    let insert = insert.number(verdict.status).text(cut(&verdict.made));
+    insert.text(cut(&verdict.detail))
 }
 
-/// Truncates a path. Paths are ASCII; other text is truncated at a character boundary.
+/// Truncates a path or a detail, at a character boundary.
 fn cut(text: &str) -> &str {
     let end = text.char_indices().nth(PATH_LEN_MAX).map(|(at, _)| at);
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
@@ -263,8 +269,9 @@ fn view(row: &Row) -> Result<EntryView, sqlx::Error> {
         source: row.text("source")?,
         status: row.maybe("status")?,
         ended_at_ms: row.maybe("ended_at_ms")?,
-        made: row
-            .maybe_text("made")?
-            .filter(|created| !created.is_empty()),
+        made: row.maybe_text("made")?.filter(|made| !made.is_empty()),
+        detail: row
+            .maybe_text("detail")?
+            .filter(|detail| !detail.is_empty()),
     })
 }

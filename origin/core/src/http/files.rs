@@ -6,7 +6,7 @@ use axum::http::HeaderName;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
 use serde_json::{Map, Value, json};
@@ -46,7 +46,15 @@ macro_rules! files {
 }
 pub use crate::files;
 
-/// A page: its security policy, its HTML and its files.
+/// The response at a page's path.
+pub enum Index {
+    /// HTML.
+    Html(&'static [File; 1]),
+    /// A redirect to this relative URL: another page loads the files as modules.
+    Moved(&'static str),
+}
+
+/// A page: its security policy, its index and its files.
 pub struct Page {
     /// Path of the page; its files are below it.
     pub path: &'static str,
@@ -56,8 +64,8 @@ pub struct Page {
     pub title: &'static str,
     /// Its content security policy.
     pub policy: &'static str,
-    /// The HTML at the page's path.
-    pub index: &'static [File; 1],
+    /// The response at the page's path.
+    pub index: Index,
     /// The files below the page's path.
     pub files: &'static [File],
 }
@@ -83,13 +91,17 @@ impl Page {
         let Self {
             path, id, title, ..
         } = self;
+        let responses = match self.index {
+            Index::Html(_) => json!({ "200": {
+                "description": "The page",
+                "content": { "text/html": { "schema": { "type": "string" } } },
+            } }),
+            Index::Moved(_) => json!({ "308": { "description": "The view in the console" } }),
+        };
         let page = json!({
             "operationId": format!("get{id}"),
             "summary": title,
-            "responses": { "200": {
-                "description": "The page",
-                "content": { "text/html": { "schema": { "type": "string" } } },
-            } },
+            "responses": responses,
         });
         let file = json!({
             "operationId": format!("get{id}File"),
@@ -110,8 +122,12 @@ impl Page {
 
     /// GET routes of the page and its files.
     pub(crate) fn routes<S: Clone + Send + Sync + 'static>(&'static self) -> Router<S> {
-        let [index] = self.index;
-        let index = move || async move { index.answer(self.policy) };
+        let index = move || async move {
+            match self.index {
+                Index::Html([file]) => file.answer(self.policy),
+                Index::Moved(to) => Redirect::permanent(to).into_response(),
+            }
+        };
         let file = move |Path(name): Path<String>| async move {
             match self.files.iter().find(|file| file.name == name) {
                 Some(file) => file.answer(self.policy),

@@ -22,6 +22,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 use weir_base::accept::prefers;
 
+use super::traffic::Traffic;
 use super::{Problem, Refusal};
 use crate::api::{Api, RouteRules};
 use crate::background::Heartbeat;
@@ -73,6 +74,8 @@ pub struct Health {
     pub redis: Redis,
     /// The metrics to scrape.
     pub metrics: Metrics,
+    /// Their sums over the last 24 hours.
+    pub traffic: Traffic,
     /// Further components to report.
     pub parts: Vec<Component>,
     /// Disks that the origin writes to.
@@ -133,12 +136,13 @@ pub fn serving() -> Api<CancellationToken> {
     Api::public().route(routes!(is_serving), RouteRules::OPEN.refuses(&[DRAINING]))
 }
 
-/// `GET /readyz`, `/metrics` and `/openapi.json`.
+/// `GET /readyz`, `/metrics`, `/traffic` and `/openapi.json`.
 pub fn probes() -> Api<Health> {
     let not_ready = RouteRules::OPEN.refuses(&[NOT_READY, DRAINING]);
     Api::open_admin()
         .route(routes!(ready), not_ready)
         .route(routes!(metrics), RouteRules::OPEN)
+        .route(routes!(super::traffic::traffic), RouteRules::OPEN)
         .route(routes!(openapi), RouteRules::OPEN)
 }
 

@@ -18,6 +18,7 @@ pub mod refusal;
 pub mod server;
 mod shape;
 mod trace;
+mod traffic;
 pub mod webhook;
 
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub use live::{LiveAnswers, TOO_MANY_STREAMS};
 pub use problem::{Problem, ProblemBody, RETRY_AFTER_S, Remedy, ValidationError};
 pub use refusal::Refusal;
 use refusal::{NO_METHOD, NO_ROUTE};
+pub use traffic::Traffic;
 
 /// Reads the user that a gateway has authenticated from a request's headers. Start-up passes it to domains that do not
 /// have the gateways' keys.

@@ -303,6 +303,6 @@ impl From<&DeadLetter> for LetterView {
 }
 
 fn unknown() -> Problem {
-    let detail = "there is no such dead letter";
+    let detail = "dead letter not found";
     UNKNOWN_DEAD_LETTER.because(detail)
 }

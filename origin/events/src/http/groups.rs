@@ -260,7 +260,7 @@ pub(super) async fn compensations(
 fn find<'a>(events: &'a Events, name: &str) -> Result<&'a GroupHandle, Problem> {
     events
         .group(name)
-        .ok_or_else(|| UNKNOWN_GROUP.because("there is no such group"))
+        .ok_or_else(|| UNKNOWN_GROUP.because("group not found"))
 }
 
 async fn group_view(events: &Events, group: &GroupHandle) -> Result<GroupView, Problem> {

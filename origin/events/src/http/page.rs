@@ -1,29 +1,24 @@
-//! The page of groups, collectors and dead letters, at `/events/page` of the admin port. Its static files are embedded
-//! in the binary. The page itself needs no token; it loads all data through the other routes with the token.
+//! The views of events in the console, at `/ui` of the admin port. Their modules are embedded in the binary. They need no
+//! key; they load all data through the other routes, in the session of the console. `/events/page` was their page.
 
 use weir_origin_core::api::Api;
-use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+use weir_origin_core::http::files::{Index, JS, Page, files, policy};
 
 static PAGE: Page = Page {
     path: "/events/page",
     id: "EventsPage",
-    title: "Page for consumer groups, collectors and dead letters",
+    title: "Views of consumer groups, collectors, dead letters and event types",
     policy: policy!("'self'"),
-    index: &files! {
-        "index.html": HTML,
-    },
+    index: Index::Moved("../ui?from=events"),
     files: &files! {
-        "page.css": CSS,
-        "icon.svg": SVG,
         "api.js": JS,
         "dead.js": JS,
-        "dom.js": JS,
         "groups.js": JS,
         "main.js": JS,
     },
 };
 
-/// The page and its static files.
+/// The redirect from their former page, and their modules.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

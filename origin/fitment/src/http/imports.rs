@@ -290,7 +290,7 @@ pub(super) async fn errors(
 }
 
 async fn find(fitment: &Fitment, id: &str) -> Result<Import, Problem> {
-    let unknown = || UNKNOWN_IMPORT.because("there is no such import");
+    let unknown = || UNKNOWN_IMPORT.because("import not found");
     let id = id.parse().map_err(|_| unknown())?;
     fitment
         .store()

@@ -301,9 +301,9 @@ fn read_sku(text: &str) -> Result<weir_fitment::Sku, Problem> {
 }
 
 fn unknown_vehicle() -> Problem {
-    UNKNOWN_VEHICLE.because("there is no such vehicle")
+    UNKNOWN_VEHICLE.because("vehicle not found")
 }
 
 fn unknown_sku() -> Problem {
-    UNKNOWN_SKU.because("there is no such SKU")
+    UNKNOWN_SKU.because("SKU not found")
 }

@@ -1,26 +1,21 @@
-//! The page of fitment in the console, at `/fitment/ui`. Its static files are embedded in the binary. The page itself
-//! needs no token; it loads all data through the other routes with the token.
+//! The views of fitment in the console, at `/ui` of the admin port. Their modules are embedded in the binary. They need no
+//! key; they load all data through the other routes, in the session of the console. `/fitment/ui` was their page.
 
 use weir_origin_core::api::Api;
-use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+use weir_origin_core::http::files::{Index, JS, Page, files, policy};
 
 static PAGE: Page = Page {
     path: "/fitment/ui",
     id: "FitmentUi",
-    title: "Page for vehicle fitment",
+    title: "Views of vehicle fitment",
     policy: policy!("'self'"),
-    index: &files! {
-        "index.html": HTML,
-    },
+    index: Index::Moved("../ui?from=fitment"),
     files: &files! {
-        "page.css": CSS,
-        "icon.svg": SVG,
-        "dom.js": JS,
         "main.js": JS,
     },
 };
 
-/// The page and its static files.
+/// The redirect from their former page, and their modules.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

@@ -332,7 +332,7 @@ impl Run<'_> {
         }
         if progress.errors > 0 {
             return Err(ImportEnd::Failed(format!(
-                "{} records have errors; nothing is applied",
+                "{} invalid lines. Nothing was imported.",
                 progress.errors
             )));
         }

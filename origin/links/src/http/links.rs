@@ -546,7 +546,7 @@ pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Pro
 }
 
 fn unknown_link() -> Problem {
-    UNKNOWN_LINK.because("there is no such link")
+    UNKNOWN_LINK.because("link not found")
 }
 
 fn refusal(refused: &LinkFieldError) -> Problem {

@@ -1,39 +1,31 @@
-//! The page of links, at `/links/ui` of the admin port. Its static files are embedded in the binary. The page itself
-//! needs no key; it loads all data through the other routes, in the session of the console.
+//! The views of links in the console, at `/ui` of the admin port. Their modules are embedded in the binary. They need no
+//! key; they load all data through the other routes, in the session of the console. `/links/ui` was their page.
 
 use weir_origin_core::api::Api;
-use weir_origin_core::http::files::{CSS, HTML, JS, Page, SVG, files, policy};
+use weir_origin_core::http::files::{Index, JS, Page, files, policy};
 
 static PAGE: Page = Page {
     path: "/links/ui",
     id: "LinksPage",
-    title: "Page for short links",
-    // Also permit pictures that the page has fetched itself, in its session.
-    policy: policy!("'self' blob:"),
-    index: &files! {
-        "index.html": HTML,
-    },
+    title: "Views of short links",
+    policy: policy!("'self'"),
+    index: Index::Moved("../ui?from=links"),
     files: &files! {
-        "page.css": CSS,
-        "icon.svg": SVG,
         "api.js": JS,
-        "charts.js": JS,
         "crosstab.js": JS,
         "detail.js": JS,
-        "dom.js": JS,
         "domains.js": JS,
         "fields.js": JS,
         "format.js": JS,
         "home.js": JS,
         "import.js": JS,
         "main.js": JS,
-        "notice.js": JS,
         "qr.js": JS,
         "stats.js": JS,
     },
 };
 
-/// The page and its static files.
+/// The redirect from their former page, and their modules.
 pub fn page() -> Api<()> {
     Api::open_admin().page(&PAGE)
 }

@@ -307,7 +307,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SalePath {
 
 /// 404 on the routes of a sale.
 fn unknown_sale() -> Problem {
-    UNKNOWN_SALE.because("there is no such sale")
+    UNKNOWN_SALE.because("sale not found")
 }
 
 /// All errors of a new sale: as the detail, and also in `errors` if there are several.

@@ -528,6 +528,6 @@ pub(super) async fn retry(
 }
 
 fn unknown_order() -> Problem {
-    let detail = "there is no such order";
+    let detail = "order not found";
     UNKNOWN_ORDER.because(detail)
 }

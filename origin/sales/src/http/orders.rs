@@ -114,9 +114,7 @@ pub(super) async fn post(
         ClaimOutcome::Short(Shortage::CoolingDown { wait_ms }) => Err(cooling_down(wait_ms)),
         ClaimOutcome::Short(Shortage::UnpaidHolds) => Err(unpaid_holds()),
         ClaimOutcome::Short(Shortage::Barred) => Err(blocked_problem()),
-        ClaimOutcome::Short(Shortage::UnknownSale) => {
-            Err(SALE_GONE.because("there is no such sale"))
-        }
+        ClaimOutcome::Short(Shortage::UnknownSale) => Err(SALE_GONE.because("sale not found")),
     }
 }
 

@@ -354,7 +354,7 @@ fn configured(sales: &Sales) -> Result<&Payments, Problem> {
 }
 
 fn unknown_payment() -> Problem {
-    let detail = "there is no such payment";
+    let detail = "payment not found";
     UNKNOWN_PAYMENT.because(detail)
 }
 

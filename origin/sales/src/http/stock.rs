@@ -1,8 +1,8 @@
 //! Admin routes of a running sale's stock.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use utoipa::ToSchema;
@@ -18,7 +18,7 @@ use super::{SalePath, unknown_sale};
 use crate::Sales;
 use crate::model::sale::TOTAL_MAX;
 use crate::store::{ChangeBegun, ChangeRefusal, StoredChange};
-use weir_origin_core::access::TENANT_LIMIT;
+use weir_origin_core::access::{AuditDetail, TENANT_LIMIT};
 use weir_origin_core::http::{Problem, TypedBody};
 
 /// Header with the idempotency key of a change.
@@ -128,7 +128,8 @@ pub(super) async fn change(
     SalePath(id): SalePath,
     headers: HeaderMap,
     TypedBody(new): TypedBody<NewChange>,
-) -> Result<(StatusCode, Json<ChangeView>), Problem> {
+) -> Result<(StatusCode, Extension<AuditDetail>, Json<ChangeView>), Problem> {
+    let detail = Extension(AuditDetail(format!("units: {:+}", new.units)));
     let key = checked(&headers, &new)?;
     let change = match sales.changer().begin(&id, &key, new.units).await? {
         ChangeBegun::New(change) | ChangeBegun::Known(change) => change,
@@ -142,15 +143,15 @@ pub(super) async fn change(
         return Err(IDEMPOTENCY_KEY_REUSED.because(detail));
     }
     if change.done_at_ms.is_some() {
-        return Ok((StatusCode::OK, Json(change.into())));
+        return Ok((StatusCode::OK, detail, Json(change.into())));
     }
     // The change is stored. If this fails, jobs continue with it.
     match sales.changer().finish(&change).await {
-        Ok(Some(done)) => return Ok((StatusCode::OK, Json(done.into()))),
+        Ok(Some(done)) => return Ok((StatusCode::OK, detail, Json(done.into()))),
         Ok(None) => {}
         Err(error) => warn!(sale = %id, %error, "stock change continues in the background"),
     }
-    Ok((StatusCode::ACCEPTED, Json(change.into())))
+    Ok((StatusCode::ACCEPTED, detail, Json(change.into())))
 }
 
 /// Get a sale's stock, with its last 100 changes

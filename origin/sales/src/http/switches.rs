@@ -1,8 +1,8 @@
 //! Admin routes of switches, sale changes and blocked users.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{error, info};
@@ -22,7 +22,7 @@ use crate::model::sale::{DrawRules, INSTANT_MS_MAX, NewSale, NewSaleError};
 use crate::status::SaleSummary;
 use crate::store::{EditRefusal, StoredSale, SwitchChange, UpdateOutcome};
 use crate::warm::WarmError;
-use weir_origin_core::access::TENANT_LIMIT;
+use weir_origin_core::access::{AuditDetail, TENANT_LIMIT};
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::{Problem, TypedBody, read_typed_value};
 
@@ -97,7 +97,7 @@ pub(super) async fn set(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
     TypedBody(switch): TypedBody<Switch>,
-) -> Result<Json<SaleSummary>, Problem> {
+) -> Result<ChangedSale, Problem> {
     switch_to(&sales, &id, switch).await
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn set(
 pub(super) async fn close(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
-) -> Result<Json<SaleSummary>, Problem> {
+) -> Result<ChangedSale, Problem> {
     let switch = Switch {
         state: Some(SaleState::Closed),
         ..Switch::default()
@@ -122,11 +122,22 @@ pub(super) async fn close(
     switch_to(&sales, &id, switch).await
 }
 
-async fn switch_to(
+/// A changed sale, with the changed members for the audit trail.
+type ChangedSale = (Extension<AuditDetail>, Json<SaleSummary>);
+
+/// Returns the sale after a change. `members` selects those that the change may set.
+async fn changed(
     sales: &Sales,
-    id: &SaleId,
-    switch: Switch,
-) -> Result<Json<SaleSummary>, Problem> {
+    before: &StoredSale,
+    members: impl Fn(&StoredSale) -> Value,
+) -> Result<ChangedSale, Problem> {
+    let after = stored(sales, &before.sale.id).await?;
+    let detail = AuditDetail::between(&members(before), &members(&after));
+    Ok((Extension(detail), summary(sales, after).await?))
+}
+
+async fn switch_to(sales: &Sales, id: &SaleId, switch: Switch) -> Result<ChangedSale, Problem> {
+    let before = stored(sales, id).await?;
     let change = SwitchChange {
         state: switch.state,
         skip_risk: switch.degrade.skip_risk,
@@ -138,7 +149,8 @@ async fn switch_to(
     }
     info!(sale = %id, ?switch, "switched");
     publish(sales).await?;
-    summary(sales, stored(sales, id).await?).await
+    let members = |of: &StoredSale| json!({ "state": of.sale.state, "degrade": of.sale.degrade });
+    changed(sales, &before, members).await
 }
 
 /// Set the global switch of all sales
@@ -154,11 +166,13 @@ async fn switch_to(
 pub(super) async fn set_global(
     State(sales): State<Sales>,
     TypedBody(switch): TypedBody<GlobalSwitch>,
-) -> Result<Json<GlobalSwitch>, Problem> {
+) -> Result<(Extension<AuditDetail>, Json<GlobalSwitch>), Problem> {
+    let state = sales.store.global_switch().await?;
+    let detail = AuditDetail::between(&GlobalSwitch { state }, &switch);
     sales.store.set_global_switch(switch.state).await?;
     info!(?switch, "switched all sales");
     publish(&sales).await?;
-    Ok(Json(switch))
+    Ok((Extension(detail), Json(switch)))
 }
 
 /// Get the global switch of all sales
@@ -199,29 +213,38 @@ pub(super) async fn edit(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
     TypedBody(SaleChanges { changes }): TypedBody<SaleChanges>,
-) -> Result<Json<SaleSummary>, Problem> {
-    let stored_sale = stored(&sales, &id).await?;
+) -> Result<ChangedSale, Problem> {
+    let before = stored(&sales, &id).await?;
+    apply(&sales, &before, changes).await?;
+    changed(&sales, &before, |of| json!(of.fields)).await
+}
+
+async fn apply(
+    sales: &Sales,
+    stored_sale: &StoredSale,
+    changes: serde_json::Map<String, Value>,
+) -> Result<(), Problem> {
+    let id = &stored_sale.sale.id;
     let has_started = stored_sale.sale.starts_at_ms <= now_ms();
     if let Some(end) = only(&changes, "ends_at_ms").filter(|_| has_started) {
-        return move_end(&sales, &stored_sale, end).await;
+        return move_end(sales, stored_sale, end).await;
     }
     if let Some(listed) = only(&changes, "listed") {
-        return list(&sales, &id, listed).await;
+        return list(sales, id, listed).await;
     }
-    let schema = sales.store.payloads().payload_schema(&id).await?;
-    let draw = sales.store.draws().draw(&id).await?;
+    let schema = sales.store.payloads().payload_schema(id).await?;
+    let draw = sales.store.draws().draw(id).await?;
     let draw = draw.map(|draw| DrawRules {
         winners: draw.winners,
     });
-    let edited = edited(&stored_sale, schema, draw, changes)?;
+    let edited = edited(stored_sale, schema, draw, changes)?;
     match sales.store.update_sale(&edited, now_ms()).await? {
         UpdateOutcome::Done => {}
         UpdateOutcome::Unknown => return Err(unknown_sale()),
         UpdateOutcome::Refused(refusal) => return Err(not_edited(refusal)),
     }
     info!(sale = %id, "sale changed");
-    publish(&sales).await?;
-    summary(&sales, stored(&sales, &id).await?).await
+    publish(sales).await
 }
 
 /// Returns the new value of this member if it is the only change.
@@ -230,21 +253,17 @@ fn only<'a>(changes: &'a serde_json::Map<String, Value>, name: &str) -> Option<&
 }
 
 /// Lists or unlists a sale. Allowed at any time, because it does not affect who can buy.
-async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<Json<SaleSummary>, Problem> {
+async fn list(sales: &Sales, id: &SaleId, listed: &Value) -> Result<(), Problem> {
     let Some(listed) = listed.as_bool() else {
         return Err(Problem::invalid_body("listed: must be true or false"));
     };
     sales.store.set_listed(id, listed).await?;
     info!(sale = %id, listed, "changed the listing of a sale");
-    summary(sales, stored(sales, id).await?).await
+    Ok(())
 }
 
 /// Moves the end of a started sale. A past end means now. An ended sale continues unless it is archived.
-async fn move_end(
-    sales: &Sales,
-    stored_sale: &StoredSale,
-    end: &Value,
-) -> Result<Json<SaleSummary>, Problem> {
+async fn move_end(sales: &Sales, stored_sale: &StoredSale, end: &Value) -> Result<(), Problem> {
     let Some(wanted_ms) = end.as_u64() else {
         let detail = "ends_at_ms: must be a time in milliseconds since the Unix epoch";
         return Err(Problem::invalid_body(detail));
@@ -268,8 +287,7 @@ async fn move_end(
         return Err(Problem::sql());
     }
     info!(sale = %sale.id, ends_at_ms, "end of sale changed");
-    publish(sales).await?;
-    summary(sales, stored(sales, &sale.id).await?).await
+    publish(sales).await
 }
 
 /// Checks the catalogue's size before a sale returns to it that ended so long ago that gateways have dropped it.

@@ -77,7 +77,7 @@ pub struct DecidedOrder {
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
     /// SQL has no such sale.
-    #[error("there is no such sale")]
+    #[error("sale not found")]
     UnknownSale,
     /// No orders of the sale are lost, or the decision has already been made.
     #[error("the sale is not paused")]

@@ -85,7 +85,7 @@ pub enum ChangeBegun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeRefusal {
     /// SQL does not have the sale.
-    #[error("there is no such sale")]
+    #[error("sale not found")]
     UnknownSale,
     /// The sale is not warmed.
     #[error("the sale was never warmed: PATCH its total before it starts, or warm it first")]

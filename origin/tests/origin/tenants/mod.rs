@@ -15,10 +15,11 @@ use weir_origin::openapi::tenant_rules;
 use crate::support::{Answer, World, contract, sale_json};
 
 /// Admin operations that need no key, or check one themselves.
-const OPEN: [&str; 13] = [
+const OPEN: [&str; 14] = [
     "/healthz",
     "/readyz",
     "/metrics",
+    "/traffic",
     "/openapi.json",
     "/ui",
     "/ui/{file}",

@@ -238,7 +238,7 @@ fn urls(stack: &Stack) -> String {
     let gateway = stack.fitment_gateway.as_ref().map(|envoy| envoy.url());
     format!(
         "\nTry it:\n  curl -d '{{\"vehicles\":[\"{}\"],\"skus\":[\"{}\"]}}' {}/fitment/check\nThe console, with the token {}:\n  \
-         {}/fitment/ui\nCtrl-C stops everything.",
+         {}/ui#/fitment\nCtrl-C stops everything.",
         Catalogue::vehicle(0),
         Catalogue::sku(1),
         gateway.unwrap_or_default(),

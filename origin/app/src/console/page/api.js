@@ -1,31 +1,28 @@
 // The origin's admin routes that the console calls.
 
-import { send } from "./session.js";
-
-/** Relative to the page, like the page's files. */
-function address(path, query = {}) {
-  const wanted = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  const search = new URLSearchParams(wanted).toString();
-  return search ? `${path}?${search}` : path;
-}
-
-async function json(method, path, query, body, headers = {}) {
-  const options = { method, headers };
-  if (body !== undefined) {
-    options.body = JSON.stringify(body);
-    options.headers = { "content-type": "application/json", ...headers };
-  }
-  const answer = await send(address(path, query), options);
-  return answer.status === 204 ? null : answer.json();
-}
+import { address, json } from "./session.js";
 
 const part = encodeURIComponent;
 const sale = (id, rest = "") => `sales/${part(id)}${rest}`;
 
+/** All pages of a list, at most `max` entries. */
+async function all(path, member, max = 1_000) {
+  const found = [];
+  for (let after = null; ; ) {
+    const page = await json("GET", path, { after });
+    found.push(...page[member]);
+    after = page.next;
+    if (!after || found.length >= max) {
+      return found;
+    }
+  }
+}
+
 export const api = {
-  sales: async () => (await json("GET", "sales")).sales,
+  sales: () => all("sales", "sales"),
   sale: (id) => json("GET", sale(id)),
-  make: (new_sale) => json("POST", "sales", {}, new_sale),
+  payloadSchema: async (id) => (await json("GET", sale(id, "/payload-schema"))).payload_schema,
+  make: (newSale) => json("POST", "sales", {}, newSale),
   warm: (id) => json("POST", sale(id, "/warm")),
   switchTo: (id, change) => json("PUT", sale(id, "/switch"), {}, change),
   audit: (id) => json("GET", sale(id, "/audit")),
@@ -48,15 +45,21 @@ export const api = {
   tenants: async () => (await json("GET", "tenants")).tenants,
   setTenant: (name, tenant) => json("PUT", `tenants/${part(name)}`, {}, tenant),
   deleteTenant: (name) => json("DELETE", `tenants/${part(name)}`),
+  liveNow: (id) => json("GET", sale(id, "/live")),
   live: (id) => new EventSource(address(sale(id, "/live"))),
   globalSwitch: () => json("GET", "switch"),
   setGlobalSwitch: (state) => json("PUT", "switch", {}, { state }),
   refundsDue: async () => (await json("GET", "payments", { state: "refund_due" })).payments,
   rooms: async () => (await json("GET", "rooms")).rooms,
   room: (name) => json("GET", `rooms/${part(name)}`),
+  clearRoom: (name) => json("DELETE", `rooms/${part(name)}`),
   setRoom: (name, setting) => json("PUT", `rooms/${part(name)}`, {}, setting),
   limits: () => json("GET", "limits"),
-  refusals: () => json("GET", "limits/refusals"),
+  refusals: (minutes) => json("GET", "limits/refusals", { minutes }),
+  groups: async () => (await json("GET", "groups")).groups,
+  pulls: async () => (await json("GET", "events/pulls")).pulls,
+  deadLetters: (query) => json("GET", "events/dead-letters", query),
+  links: (query) => json("GET", "links", query),
   keys: async () => (await json("GET", "access/keys")).keys,
   makeKey: (key) => json("POST", "access/keys", {}, key),
   revokeKey: (id) => json("DELETE", `access/keys/${part(id)}`),

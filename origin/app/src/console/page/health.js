@@ -3,7 +3,7 @@
 import { complaint, replace } from "./dom.js";
 import { send } from "./session.js";
 
-const PROBE = new URL("../readyz", import.meta.url);
+const PROBE = "readyz";
 
 /** Interval of the requests, in milliseconds. */
 const INTERVAL_MS = 15_000;

@@ -1,11 +1,18 @@
-// The rules that gateways read from Redis, and the requests that they refused.
+// Rate limits: the requests that gateways refused, by rule and key, and the rules that they read from Redis.
 
 import { api } from "./api.js";
-import { complaint, el, replace, table } from "./dom.js";
+import { breakdown, line } from "./charts.js";
+import { complaint, el, empty, refresh, replace, table } from "./dom.js";
 import { count } from "./format.js";
 
 /** Gateways report every two seconds. */
 const PERIOD_MS = 2_000;
+
+/** Minutes of the sums, and of the chart, which changes more slowly and costs more. */
+const [MINUTES, HOUR] = [5, 60];
+const HOUR_PERIOD_MS = 20_000;
+
+const COLOURS = ["c4", "c3", "c5", "c0", "c2", "c1"];
 
 const text = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
@@ -29,68 +36,94 @@ function rules(document) {
     el("code", {}, keyOf(rule)),
     limitOf(rule),
     rule.algorithm ?? "–",
-    rule.mode ?? "enforce",
+    rule.mode === "shadow" ? "Shadow mode (not enforced)" : "enforced",
   ]);
   return table("rules", ["Rule", "Key", "Limit", "Algorithm", "Mode"], rows);
 }
 
-function shown(limits) {
+function inRedis(limits) {
   if (limits.unreadable) {
     return el("p", { class: "notice bad" }, `The rules in Redis are not valid JSON. Gateways keep their previous rules: ${limits.unreadable}`);
   }
   if (!limits.document) {
-    return el("p", { id: "no-rules" }, "No rules in Redis: each gateway uses the rules of its own configuration.");
+    return empty("no-rules", "No rules in Redis: each gateway uses the rules of its own configuration.");
   }
   const whole = el("pre", {}, JSON.stringify(limits.document, null, 2));
-  return [rules(limits.document), el("details", {}, el("summary", {}, "As written"), whole)];
+  return [rules(limits.document), el("details", {}, el("summary", {}, "As JSON"), whole)];
 }
+
+/** Refused requests by name. */
+const sums = (all, name) => Object.fromEntries(all.map((of) => [name(of), of.limited + of.denied]));
 
 /** The gateways' reports: by rule, and by key. */
 function refused({ minutes, rules, keys }) {
-  const hint = el("p", { class: "hint" }, `In the last ${minutes} minutes, by gateways with `, el("code", {}, "report"), " in their configuration.");
+  const hint = el("p", { class: "hint" }, `Last ${minutes} minutes, from gateways with `, el("code", {}, "report"), " in their configuration.");
   if (rules.length === 0) {
-    return [hint, el("p", { id: "no-refusals" }, "No requests were refused.")];
+    return [hint, empty("no-refusals", "No requests were refused.")];
   }
   const numbers = (of) => [count(of.limited), count(of.shadow_limited), count(of.denied)];
+  const names = rules.map((of) => of.rule);
   const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
   const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
-  return [
-    hint,
-    table("refusals", ["Rule", "Refused", "Dry run", "On the deny list"], byRule),
-    byKey.length > 0 && el("h3", {}, "Most refused keys"),
-    byKey.length > 0 && table("refused-keys", ["Key", "Rule", "Refused", "Dry run"], byKey),
-  ];
+  return [hint, table("refusals", ["Rule", "#Refused", "#Shadow mode (not enforced)", "#On the deny list"], byRule, names),
+    byKey.length > 0 && breakdown("Most refused keys", sums(keys.slice(0, 6), (of) => `${of.key} (${of.rule})`), (name) => name),
+    byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Shadow mode (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
 }
 
-/** The card of refusals, refreshed while it is visible. */
+/** Refusals of the last hour, by minute and rule. */
+function hour({ by_minute: minutes }) {
+  const names = [...new Set(minutes.flatMap(({ rules }) => rules.map((of) => of.rule)))];
+  const sum = (rules, name) => rules.filter((of) => of.rule === name).reduce((all, of) => all + of.limited + of.denied, 0);
+  const series = names.map((name, at) => ({ name, colour: COLOURS[at % COLOURS.length], points: minutes.map(({ at_ms, rules }) => [at_ms, sum(rules, name)]) }));
+  return series.length > 0 ? series : [{ name: "Refused", colour: COLOURS[0], points: minutes.map(({ at_ms }) => [at_ms, 0]) }];
+}
+
+/** The chart of the last hour, and a function that reads it. */
+export function hourChart() {
+  const chart = line("Refused requests per minute, by rule", "bars");
+  const show = async () => chart.show(hour(await api.refusals(HOUR)), "Last hour, from gateways that report.");
+  return { element: chart.element, show };
+}
+
+/** The cards of refusals, refreshed while they are visible. */
 function refusals(desk) {
-  const seen = el("div", {});
+  const [shown, said, top] = [el("div", {}), el("div", {}), el("div", {})];
+  const chart = hourChart();
   const look = async () => {
     try {
-      replace(seen, refused(await api.refusals()));
+      const found = await api.refusals(MINUTES);
+      refresh(shown, refused(found));
+      refresh(top, found.rules.length > 0 && breakdown("Refused, by rule", sums(found.rules, (of) => of.rule), (name) => name));
+      replace(said);
     } catch (error) {
-      replace(seen, complaint(error));
+      replace(said, complaint(error));
     }
   };
-  const timer = setInterval(() => document.hidden || look(), PERIOD_MS);
-  desk.onLeave(() => clearInterval(timer));
-  const card = el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), seen);
-  return [card, look()];
+  const draw = () => chart.show().catch((error) => replace(said, complaint(error)));
+  for (const [work, ms] of [[look, PERIOD_MS], [draw, HOUR_PERIOD_MS]]) {
+    const timer = setInterval(() => document.hidden || work(), ms);
+    desk.onLeave(() => clearInterval(timer));
+  }
+  const cards = [
+    el("section", { class: "card", "aria-label": "Refusals over time" }, said, chart.element),
+    el("section", { class: "card", "aria-labelledby": "refusals-title" }, el("h2", { id: "refusals-title" }, "Refused requests"), top, shown),
+  ];
+  return [cards, Promise.all([look(), draw()])];
 }
 
 export async function limits(desk) {
   const found = await api.limits();
-  const [card, first] = refusals(desk);
+  const [cards, first] = refusals(desk);
   await first;
   return [
-    "Limits",
-    card,
+    "Rate limits",
+    cards,
     el(
       "section",
       { class: "card", "aria-labelledby": "rules-title" },
       el("h2", { id: "rules-title" }, "Rules in Redis"),
       el("p", { class: "hint" }, "Gateways with “reload” read them from ", el("code", {}, found.key), "."),
-      shown(found),
+      inRedis(found),
     ),
   ];
 }

@@ -1,11 +1,12 @@
-// One order: its data, its payments, the changes sent to receivers, and its actions.
+// One order: its data, its payments, the webhook deliveries, and its actions.
 
 import { api } from "./api.js";
-import { ask, button, complaint, el, fact, good, field, replace, state, table, working } from "./dom.js";
+import { ask, button, complaint, copier, el, empty, fact, field, good, replace, state, table, working } from "./dom.js";
 import { count, instant, money } from "./format.js";
 
-export const statusBadge = (order) =>
-  order.status === "unpaid" ? el("span", { class: "state" }, order.status) : state(order.status, order.status === "paid");
+const TONES = { paid: "good", unpaid: "warn" };
+
+export const statusBadge = (order) => state(order.status, TONES[order.status]);
 
 /** Texts for the origin's results. */
 export const VERDICTS = {
@@ -18,10 +19,14 @@ export const VERDICTS = {
   try_again: "not done; try again",
 };
 
-/** Questions before an action on orders. */
-export const QUESTIONS = {
-  cancel: "The units return to stock. You cannot undo this.",
-  refund: "The units return to stock, and payments become due for refund. Weir does not transfer money. You cannot undo this.",
+/** The actions on orders: what they do, what the other button keeps, and the question before. */
+export const ACTIONS = {
+  cancel: { deed: "Cancel", keep: "Keep", question: "The units return to stock. You cannot undo this." },
+  refund: {
+    deed: "Refund",
+    keep: "Keep",
+    question: "The units return to stock, and payments become due for refund. Weir does not transfer money. You cannot undo this.",
+  },
 };
 
 const when = (ms) => (ms === null || ms === undefined ? "–" : instant(ms));
@@ -37,21 +42,21 @@ function facts(order) {
     "dl",
     { class: "facts" },
     fact("Sale", el("a", { href: `#/sales/id/${order.sale}` }, order.sale)),
-    fact("User", order.user),
+    fact("Customer", el("a", { href: `#/users?user=${encodeURIComponent(order.user)}` }, order.user)),
     fact("Units", count(order.quantity)),
-    order.sku && fact("Called", order.sku),
-    order.price && fact("Costs", cost(order)),
-    fact("Made", when(order.created_at_ms)),
+    order.sku && fact("SKU", order.sku),
+    order.price && fact("Price", cost(order)),
+    fact("Created", when(order.created_at_ms)),
     fact("Pay by", when(order.pay_by_ms)),
     fact("Paid", when(order.paid_at_ms)),
     fact("Ended", when(order.ended_at_ms)),
   );
 }
 
-/** The buyer's data. */
+/** The order's data from the buyer. */
 function payload(order) {
   const isThere = order.payload !== null && order.payload !== undefined;
-  return isThere && el("div", {}, el("h3", {}, "Buyer's data"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
+  return isThere && el("div", {}, el("h3", {}, "Order data"), el("pre", { id: "payload" }, JSON.stringify(order.payload, null, 2)));
 }
 
 /** The order's payments. A payment that is due for refund has a form to mark it as refunded. */
@@ -63,7 +68,7 @@ function payments(desk, order, change) {
   const due = order.payments.filter((payment) => payment.state === "refund_due" && desk.may("sales:write"));
   return el(
     "div",
-    {},
+    { class: "stack" },
     el("h3", {}, "Payments"),
     table("payments", ["Payment", "State", "Reason", "Reference"], order.payments.map(row)),
     due.map((payment) => givenBack(payment, change)),
@@ -77,7 +82,7 @@ function givenBack(payment, change) {
   const note = working(submit, said, async () => {
     await api.gaveBack(payment.payment, reference.value ? { reference: reference.value } : {});
     await change();
-    return null;
+    return "Marked as refunded.";
   });
   return el("form", { class: "give-back", onsubmit: note }, said,
     el("div", { class: "together" }, field(`Reference of the refund of ${payment.payment}`, reference, "Reference of your bank or provider. Optional."), submit));
@@ -85,43 +90,44 @@ function givenBack(payment, change) {
 
 /** A button that cancels or refunds the order, depending on its status. */
 function action(desk, order, said, change) {
-  const [text, what] = order.status === "paid" ? ["Refund", "refund"] : ["Cancel", "cancel"];
+  const what = order.status === "paid" ? "refund" : "cancel";
+  const { deed, question } = ACTIONS[what];
   const isOver = order.status === "cancelled" || order.status === "expired";
   if (isOver || !desk.may("sales:write")) {
     return null;
   }
-  return button(`${text} this order`, { class: "danger", id: what }, said, async () => {
-    if (!(await ask(`${text} ${order.order}?`, QUESTIONS[what], text))) {
+  return button(`${deed} order`, { class: "danger", id: what }, said, async () => {
+    if (!(await ask(`${deed} order ${order.order}?`, question, `${deed} order`, "Keep order"))) {
       return null;
     }
     const [{ verdict }] = await api.runOrderBatch(what, [order.order]);
-    const told = `The order is ${VERDICTS[verdict] ?? verdict}.`;
     const isDone = verdict === "done" || verdict === "done_before";
-    await change(isDone ? good(`${text}: ${VERDICTS[verdict]}.`) : complaint(new Error(told)));
+    await change(isDone ? good(`${deed}: ${VERDICTS[verdict]}.`) : complaint(new Error(`The order is ${VERDICTS[verdict] ?? verdict}.`)));
     return null;
   });
 }
 
 /** The changes sent to receivers. */
-function told(order, said) {
-  const shown = el("div", { id: "told" });
-  const look = button("Changes sent to receivers", { id: "tell" }, said, async () => {
+function deliveries(order, said) {
+  const shown = el("div", { id: "deliveries" });
+  const look = button("Webhook deliveries", { id: "look-deliveries" }, said, async () => {
     const changes = await api.orderChanges(order.order);
     const rows = changes.map((change) => [String(change.sequence), change.type, instant(change.at_ms), change.cause ?? "–"]);
-    replace(shown, rows.length > 0 ? table("changes", ["No.", "Change", "When", "Cause"], rows) : el("p", { class: "hint" }, "No changes on record."));
+    replace(shown, rows.length > 0 ? table("changes", ["No.", "Change", "When", "Cause"], rows) : empty("no-changes", "No changes on record."));
     return null;
   });
   return [shown, look];
 }
 
-/** The card of an order. `change` shows it again. */
-export function card(desk, order, change) {
-  const said = el("div", { id: "order-said" });
-  const [changes, look] = told(order, said);
+/** The card of an order. `change` shows it again, with the result of an action. */
+function card(desk, order, result, change) {
+  const said = el("div", { id: "order-said" }, result);
+  const [changes, look] = deliveries(order, said);
   return el(
     "section",
     { class: "card", id: "order", "aria-labelledby": "order-title" },
-    el("div", { class: "row apart" }, el("h2", { id: "order-title", tabindex: "-1" }, order.order), statusBadge(order)),
+    el("div", { class: "row apart" },
+      el("div", { class: "row" }, el("h2", { id: "order-title", tabindex: "-1" }, order.order), copier(order.order)), statusBadge(order)),
     said,
     facts(order),
     payload(order),
@@ -129,4 +135,18 @@ export function card(desk, order, change) {
     changes,
     el("div", { class: "row" }, look, action(desk, order, said, change)),
   );
+}
+
+export async function oneOrder(desk, id) {
+  const shown = el("div", {});
+  const show = async (result = null) => {
+    replace(shown, card(desk, await api.order(id), result, show));
+    // The button that was pressed is gone, and the result is next to the title.
+    if (result) {
+      shown.querySelector("h2").focus();
+    }
+  };
+  const first = await api.order(id);
+  replace(shown, card(desk, first, null, show));
+  return ["Order", el("p", {}, el("a", { class: "back", href: `#/orders?sale=${first.sale}` }, "Orders of this sale")), shown];
 }

@@ -1,12 +1,13 @@
-// Orders: search by sale, user or ID, and cancel or refund one or many.
+// Orders: search by sale, customer or number, and cancel or refund one or many.
 
 import { api } from "./api.js";
-import { ask, button, complaint, el, field, replace, select, table, working } from "./dom.js";
-import { atMinute, count, instant } from "./format.js";
-import { QUESTIONS, VERDICTS, card, statusBadge } from "./order.js";
+import { ask, button, complaint, el, empty, field, replace, select, table, working } from "./dom.js";
+import { atMinute, clock, count, instant, plural } from "./format.js";
+import { ACTIONS, VERDICTS, statusBadge } from "./order.js";
+import { sorted } from "./sales.js";
 
 const PAGE = 50;
-const HEADS = ["Order", "Sale", "User", "Units", "State", "Made", "Selected"];
+const HEADS = ["~Select", "Order", "Sale", "Customer", "#Units", "State", "Created"];
 const STATES = [["", "Any"], ["unpaid", "Unpaid"], ["paid", "Paid"], ["cancelled", "Cancelled"], ["expired", "Expired"]];
 const SORTS = [["newest", "Newest first"], ["oldest", "Oldest first"]];
 
@@ -23,17 +24,17 @@ function summary(verdicts) {
 }
 
 /** The controls of the search, with the values from the address. */
-function controls(wanted) {
-  const moment = (name) => el("input", { type: "datetime-local", name, value: wanted.get(name) ?? "" });
-  const text = (name) => el("input", { type: "search", name, autocomplete: "off", spellcheck: "false", value: wanted.get(name) ?? "" });
+function controls(given) {
+  const moment = (name) => el("input", { type: "datetime-local", name, value: given.get(name) ?? "" });
+  const text = (name, props = {}) => el("input", { type: "search", name, autocomplete: "off", spellcheck: "false", value: given.get(name) ?? "", ...props });
   return {
-    sale: text("sale"),
+    sale: text("sale", { list: "sale-ids" }),
     user: text("user"),
-    status: select(STATES, wanted.get("status") ?? "", { name: "status" }),
+    status: select(STATES, given.get("status") ?? "", { name: "status" }),
     order: text("order"),
     from: moment("from"),
     until: moment("until"),
-    sort: select(SORTS, wanted.get("sort") ?? "newest", { name: "sort" }),
+    sort: select(SORTS, given.get("sort") ?? "newest", { name: "sort" }),
   };
 }
 
@@ -44,7 +45,7 @@ function queryOf(of) {
 }
 
 /** The query for the origin: times in milliseconds. `until_ms` is exclusive. */
-function asOriginAsks({ from, until, ...query }) {
+function originQuery({ from, until, ...query }) {
   return { ...query, from_ms: from && atMinute(from), until_ms: until && atMinute(until) };
 }
 
@@ -56,23 +57,22 @@ class Found {
     this.orders = [];
     this.said = el("div", { id: "acted" });
     this.list = el("div", { id: "found" });
-    this.one = el("div", { id: "one" });
-    this.more = button("More", { class: "quiet", id: "more" }, this.said, () => this.load(false));
-    this.actions = el("div", { class: "row" });
-    if (desk.may("sales:write")) {
-      replace(this.actions, this.action("Cancel", "cancel"), this.action("Refund", "refund"));
-    }
+    this.more = button("More", { class: "quiet", id: "more", hidden: true }, this.said, () => this.load(false));
+    this.sum = el("strong", { role: "status" });
+    this.bar = el("div", { class: "row apart selected", hidden: true }, this.sum,
+      el("div", { class: "row" }, this.action("cancel"), this.action("refund")));
   }
 
   /** A button that runs an action on all selected orders. */
-  action(text, what) {
-    return button(`${text} selected`, { class: "danger", id: `${what}-chosen` }, this.said, async () => {
+  action(what) {
+    const { deed, keep, question } = ACTIONS[what];
+    return button(`${deed} selected`, { class: "danger", id: `${what}-chosen` }, this.said, async () => {
       const orders = [...this.chosen];
       if (orders.length === 0) {
         throw new Error("No order is selected.");
       }
-      const of = orders.length === 1 ? "this order" : `${count(orders.length)} orders`;
-      if (!(await ask(`${text} ${of}?`, QUESTIONS[what], text))) {
+      const of = plural(orders.length, "order");
+      if (!(await ask(`${deed} ${of}?`, question, `${deed} ${of}`, `${keep} ${of}`))) {
         return null;
       }
       const verdicts = [];
@@ -80,12 +80,15 @@ class Found {
         verdicts.push(...(await api.runOrderBatch(what, orders.slice(at, at + BATCH_ORDERS_MAX))));
       }
       await this.load(true);
-      return summary(verdicts);
+      // The buttons are hidden again, because nothing is selected.
+      document.getElementById("choose-all")?.focus();
+      return `${summary(verdicts)}.`;
     });
   }
 
   async search(query) {
     this.query = query;
+    this.chosen.clear();
     await this.load(true);
   }
 
@@ -101,63 +104,68 @@ class Found {
   }
 
   show() {
-    const rows = this.orders.map((order) => this.row(order));
-    replace(this.list, rows.length > 0 ? table("orders", HEADS, rows) : el("p", { class: "hint", id: "no-orders" }, "No matching orders."));
-    this.actions.hidden = rows.length === 0;
+    const mayChoose = this.desk.may("sales:write");
+    this.boxes = [];
+    const rows = this.orders.map((order) => this.row(order, mayChoose));
+    replace(this.list, rows.length > 0 ? [mayChoose && this.all(), table("orders", mayChoose ? HEADS : HEADS.slice(1), rows, [], mayChoose ? 1 : 0)] : empty("no-orders", "No orders match."));
+    this.select();
   }
 
-  row(order) {
-    const choose = el("input", { type: "checkbox", "aria-label": `Select ${order.order}`, checked: this.chosen.has(order.order) });
-    choose.addEventListener("change", () => (choose.checked ? this.chosen.add(order.order) : this.chosen.delete(order.order)));
-    const look = () => this.look(order.order);
-    const name = el("button", { type: "button", class: "link", "data-order": order.order, onclick: look }, order.order);
-    return [name, el("code", {}, order.sale), order.user, count(order.quantity), statusBadge(order), instant(order.created_at_ms), choose];
+  /** The box that selects all orders shown. */
+  all() {
+    const box = el("input", { type: "checkbox", id: "choose-all" });
+    box.addEventListener("change", () => {
+      for (const one of this.boxes.filter((one) => one.checked !== box.checked)) {
+        one.click();
+      }
+    });
+    return el("label", { class: "choice" }, box, `Select all ${count(this.orders.length)} shown`);
   }
 
-  /** Shows an order below the list, with the result of an action. */
-  async look(id, told = null) {
-    try {
-      const order = await api.order(id);
-      replace(this.one, card(this.desk, order, (now) => this.look(id, now)));
-      replace(this.one.querySelector("#order-said"), told);
-      this.put(order);
-      const shown = this.one.querySelector("h2");
-      shown.focus();
-      shown.scrollIntoView({ block: "nearest" });
-    } catch (error) {
-      replace(this.one, complaint(error));
+  select() {
+    this.sum.textContent = `${count(this.chosen.size)} selected`;
+    this.bar.hidden = this.chosen.size === 0;
+  }
+
+  row(order, mayChoose) {
+    const choose = mayChoose && el("input", { type: "checkbox", "aria-label": `Select ${order.order}`, checked: this.chosen.has(order.order) });
+    if (choose) {
+      this.boxes.push(choose);
+      choose.addEventListener("change", () => {
+        this.chosen[choose.checked ? "add" : "delete"](order.order);
+        this.select();
+      });
     }
-  }
-
-  /** Updates an order in the list. */
-  put(order) {
-    const at = this.orders.findIndex((one) => one.order === order.order);
-    if (at >= 0) {
-      this.orders[at] = order;
-      this.show();
-    }
+    const name = el("a", { href: `#/orders/${encodeURIComponent(order.order)}`, "data-order": order.order }, el("code", {}, order.order));
+    const cells = [name, el("code", {}, order.sale), order.user, count(order.quantity), statusBadge(order), instant(order.created_at_ms)];
+    return mayChoose ? [choose, ...cells] : cells;
   }
 }
 
+/** The sale to show first: one that runs, or the latest one that started. */
+function firstSale(sales, now = Date.now()) {
+  return sorted(sales).find((sale) => sale.starts_at_ms <= now) ?? sales[0];
+}
+
 export async function orders(desk, search) {
-  const wanted = new URLSearchParams(search ?? "");
-  const of = controls(wanted);
+  const given = new URLSearchParams(search ?? "");
+  const of = controls(given);
   const found = new Found(desk);
   const said = el("div", { id: "said" });
   const submit = el("button", { type: "submit", class: "primary" }, "Search");
-  const csv = el("a", { id: "csv", download: "orders.csv", hidden: true }, "As a table (CSV)");
+  const csv = el("a", { id: "csv", class: "button", download: "orders.csv", hidden: true }, "Download CSV");
   const look = async () => {
     const query = queryOf(of);
     if (query.order) {
-      await found.look(query.order);
-      return query;
+      location.hash = `#/orders/${encodeURIComponent(query.order)}`;
+      return null;
     }
     if (!query.sale && !query.user) {
-      throw new Error("Enter an order, a sale or a user.");
+      throw new Error("Enter a sale, a user or an order number.");
     }
-    const asked = asOriginAsks(query);
-    await found.search(asked);
-    csv.href = api.ordersAsTable(asked);
+    const wanted = originQuery(query);
+    await found.search(wanted);
+    csv.href = api.ordersAsTable(wanted);
     csv.hidden = false;
     return query;
   };
@@ -168,7 +176,7 @@ export async function orders(desk, search) {
   const submitted = async () => {
     const query = await look();
     // Makes the search available for the back button and for sharing, unless the address belongs to another view now.
-    if (isShown) {
+    if (query && isShown) {
       history.replaceState(null, "", `#/orders?${new URLSearchParams(query)}`);
     }
   };
@@ -176,15 +184,22 @@ export async function orders(desk, search) {
     "form",
     { class: "card", id: "search", role: "search", onsubmit: working(submit, said, submitted) },
     said,
-    el("div", { class: "grid" }, 
-      field("Sale", of.sale, "Its id."), field("User", of.user), field("State", of.status), field("Sorted", of.sort),
-      field("Created from (UTC)", of.from), field("Created before (UTC)", of.until), field("Or a single order", of.order, "Its id.")),
+    el("div", { class: "grid" },
+      field("Sale", of.sale), field("Customer", of.user, "A user’s id."), field("State", of.status), field("Sorted", of.sort)),
+    el("details", { open: given.has("from") || given.has("until") }, el("summary", {}, "More filters"), el("div", { class: "grid" },
+      field(`Created from (${clock.name()})`, of.from), field(`Created before (${clock.name()})`, of.until), field("Order number", of.order))),
     el("div", { class: "row" }, submit, csv),
   );
-  found.more.hidden = found.actions.hidden = true;
-  const list = el("section", { class: "card", "aria-label": "Orders found" }, found.said, found.list, el("div", { class: "row apart" }, found.more, found.actions));
-  if (wanted.get("sale") || wanted.get("user") || wanted.get("order")) {
-    await look();
+  const list = el("section", { class: "card", "aria-label": "Orders found" }, found.said, found.list, el("div", { class: "row" }, found.more), found.bar);
+  const sales = await api.sales().catch(() => []);
+  form.append(el("datalist", { id: "sale-ids" }, sales.map((sale) => el("option", { value: sale.id }, sale.title))));
+  if (!of.sale.value && !of.user.value && !of.order.value && sales.length > 0) {
+    of.sale.value = firstSale(sales).id;
   }
-  return ["Orders", form, list, found.one];
+  if (of.sale.value || of.user.value) {
+    await look().catch((error) => replace(said, complaint(error)));
+  } else {
+    replace(found.list, empty("no-sales", "No orders yet: orders come from sales.", el("a", { href: "#/sales" }, "Sales")));
+  }
+  return ["Orders", form, list];
 }

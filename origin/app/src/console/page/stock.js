@@ -1,16 +1,11 @@
 // The stock and the end of a running sale: add or withdraw units, move the end, and list the changes so far.
 
 import { api } from "./api.js";
-import { ask, complaint, el, fact, field, mark, replace, state, table, working } from "./dom.js";
-import { atMinute, count, instant, minute, time } from "./format.js";
+import { ask, complaint, el, fact, field, follow, mark, replace, state, table, working } from "./dom.js";
+import { atMinute, clock, count, instant, minute, plural, time } from "./format.js";
+import { newKey } from "./session.js";
 
 const UNITS_MAX = 1_000_000_000;
-
-/** Creates an idempotency key for a change. Also works on pages without HTTPS. */
-function newKey() {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return `console-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-}
 
 const signed = (units) => (units > 0 ? `+${count(units)}` : count(units));
 
@@ -33,9 +28,9 @@ function changes(stock) {
     instant(change.asked_at_ms),
     signed(change.wanted),
     change.units === null ? "–" : signed(change.units),
-    state(change.state === "done" ? "Done" : "In progress", change.state === "done"),
+    state(change.state === "done" ? "Done" : "In progress", change.state === "done" ? "good" : "warn"),
   ];
-  return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Requested", "Requested units", "Changed units", "State"], stock.changes.map(row)));
+  return el("details", {}, el("summary", {}, "Changes"), table("stock-changes", ["Requested", "#Requested units", "#Changed units", "State"], stock.changes.map(row)));
 }
 
 /** The text for the result of a change of stock. */
@@ -53,7 +48,7 @@ function outcome(change) {
  */
 function units(sale, said, changed) {
   const control = el("input", { name: "units", inputmode: "numeric", autocomplete: "off" });
-  const submit = el("button", { type: "submit" }, "Change the stock");
+  const submit = el("button", { type: "submit" }, "Change stock");
   let wanted = null;
   const change = working(submit, said, async () => {
     const value = Number(control.value);
@@ -63,7 +58,8 @@ function units(sale, said, changed) {
       control.focus();
       return null;
     }
-    if (value < 0 && !(await ask(`Withdraw ${count(-value)} units?`, "Only units in stock are withdrawn, not held or ordered ones.", "Withdraw"))) {
+    const units = plural(-value, "unit");
+    if (value < 0 && !(await ask(`Withdraw ${units} from “${sale.title}”?`, "Only units in stock are withdrawn, not held or ordered ones.", `Withdraw ${units}`, "Keep the stock"))) {
       return null;
     }
     wanted = wanted?.units === value ? wanted : { units: value, key: newKey() };
@@ -76,13 +72,20 @@ function units(sale, said, changed) {
     return outcome(done);
   });
   return el("form", { id: "change-stock", novalidate: true, onsubmit: change },
-    el("div", { class: "together" }, field("Units", control, "500 adds, -50 withdraws."), submit));
+    el("div", { class: "together" }, field("Units", control, "Enter 500 to add, −50 to remove."), submit));
 }
 
-/** The form for the sale's end. */
+/** The form for the sale's end. `update` follows the sale. */
 function end(sale, said) {
   const control = el("input", { type: "datetime-local", name: "ends", value: minute(sale.ends_at_ms) });
-  const submit = el("button", { type: "submit" }, "Change the end");
+  const submit = el("button", { type: "submit" }, "Change end time");
+  const note = el("div", {});
+  const followed = follow({ ends: control }, note, () => "the end");
+  const update = (now, isOwn = false) => {
+    sale = now;
+    followed.update({ ends: minute(now.ends_at_ms) }, isOwn);
+  };
+  update(sale);
   const move = working(submit, said, async () => {
     const ends_at_ms = atMinute(control.value);
     mark(control, Number.isNaN(ends_at_ms) ? "Must be a time." : null);
@@ -91,17 +94,22 @@ function end(sale, said) {
       return null;
     }
     const isNow = ends_at_ms <= Date.now();
-    if (isNow && !(await ask(`End “${sale.title}” now?`, "No one can buy any more. Buyers with a claim can still finish.", "End now"))) {
+    const [title, text, deed] = isNow
+      ? [`End “${sale.title}” now?`, "Buying stops at once. Buyers who already hold a unit can finish.", "End sale now"]
+      : [`Change the end of “${sale.title}”?`, `It ends ${time(ends_at_ms)} instead of ${time(sale.ends_at_ms)}.`, "Change end time"];
+    if (!(await ask(title, text, deed, `Keep ${time(sale.ends_at_ms)}`))) {
       return null;
     }
     const changed = await api.change(sale.id, { ends_at_ms });
+    update(changed, true);
     return `It ends ${time(changed.ends_at_ms)}.`;
   });
-  return el("form", { id: "move-end", novalidate: true, onsubmit: move },
-    el("div", { class: "together" }, field("Ends (UTC)", control, "A time in the past ends the sale now."), submit));
+  const element = el("form", { id: "move-end", novalidate: true, onsubmit: move }, note,
+    el("div", { class: "together" }, field(`Ends (${clock.name()})`, control, "A time in the past ends the sale now."), submit));
+  return { element, update };
 }
 
-/** The card of a sale's stock and end. It calls `changed` after each change of stock. */
+/** The card of a sale's stock and end, and a function that follows the sale. It calls `changed` after each change of stock. */
 export async function stock(desk, sale, changed) {
   const [said, shown] = [el("div", { id: "stock-said" }), el("div", {})];
   const show = async () => {
@@ -110,16 +118,28 @@ export async function stock(desk, sale, changed) {
   };
   await show().catch((error) => replace(shown, complaint(error)));
   const isOpen = desk.may("sales:write") && !sale.archived_at_ms;
-  return el(
+  const ending = isOpen && end(sale, said);
+  const unitsForm = isOpen && units(sale, said, () => {
+    changed();
+    return show();
+  });
+  const update = (now) => {
+    if (ending) {
+      ending.update(now);
+    }
+    if (unitsForm) {
+      unitsForm.hidden = !now.warmed_at_ms;
+    }
+  };
+  update(sale);
+  const element = el(
     "section",
     { class: "card", "aria-labelledby": "stock-title" },
     el("h2", { id: "stock-title" }, "Stock and end"),
-    said,
     shown,
-    isOpen && sale.warmed_at_ms && units(sale, said, () => {
-      changed();
-      return show();
-    }),
-    isOpen && end(sale, said),
+    said,
+    unitsForm,
+    ending && ending.element,
   );
+  return { element, update };
 }

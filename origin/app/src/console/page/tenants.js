@@ -1,10 +1,10 @@
 // Tenants: shops that share this origin, and their limits. Only for platform keys.
 
 import { api } from "./api.js";
-import { ask, button, el, field, mark, markAll, replace, table, working } from "./dom.js";
+import { ask, button, check, el, empty, field, markAll, replace, table, working } from "./dom.js";
 import { count, time } from "./format.js";
 
-const HEADS = ["Tenant", "Name", "Domains", "Sales", "Units", "Made", "Action"];
+const HEADS = ["Tenant", "Name", "Domains", "#Sales", "#Units", "Created", "Action"];
 const NAME = /^(?=.{1,20}$)[a-z0-9]+(?:-[a-z0-9]+)*$/;
 
 const MANY = 1_000_000_000_000;
@@ -16,10 +16,12 @@ const LIMITS = [
   ["requests_per_second", "Requests per second", 50, 1, 10_000], ["requests_at_once", "Concurrent requests", 16, 1, 10_000],
 ];
 
+const plain = (text) => text.replaceAll(",", "").trim();
+
 /** Returns the error of a limit; null if it is valid. */
-function fault(control) {
-  const [min, max] = [Number(control.min), Number(control.max)];
-  const isRight = /^\d+$/.test(control.value) && Number(control.value) >= min && Number(control.value) <= max;
+function fault(control, min, max) {
+  const text = plain(control.value);
+  const isRight = /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max;
   return isRight ? null : `Must be an integer from ${count(min)} to ${count(max)}.`;
 }
 
@@ -27,7 +29,7 @@ const words = (text) => text.split(",").map((word) => word.trim()).filter(Boolea
 
 function row(desk, one, said, list, edit) {
   const remove = async () => {
-    if (!(await ask(`Remove “${one.title}”?`, "Its keys stop working. Its sales, rooms and links stay and belong to the platform.", "Remove"))) {
+    if (!(await ask(`Remove tenant “${one.title}”?`, "Its keys stop working. Its sales and rooms are kept and move to the platform.", "Remove tenant", "Keep tenant", one.name))) {
       return null;
     }
     await api.deleteTenant(one.name);
@@ -49,26 +51,19 @@ function form(list) {
   const name = el("input", { name: "name", autocomplete: "off", spellcheck: "false" });
   const title = el("input", { name: "title", maxlength: 80, autocomplete: "off" });
   const domains = el("input", { name: "domains", autocomplete: "off", spellcheck: "false" });
-  const limits = LIMITS.map(([key, , usual, min, max]) => el("input", { name: key, type: "number", min, max, step: 1, value: usual, inputmode: "numeric" }));
+  const limits = LIMITS.map(([key, , usual]) => el("input", { name: key, value: count(usual), inputmode: "numeric", autocomplete: "off" }));
   const said = el("div", { id: "set-said" });
   const submit = el("button", { type: "submit", class: "primary" }, "Save tenant");
-  const faults = () => [
-    [name, NAME.test(name.value) ? null : "Must be 1 to 20 of a-z, 0-9 and single hyphens inside."],
-    [title, title.value.trim() ? null : "Must be 1 to 80 characters."],
-    ...limits.map((control) => [control, fault(control)]),
-  ];
   const set = working(submit, said, async () => {
-    const found = faults();
-    found.forEach(([control, fault]) => mark(control, fault));
-    const first = found.find(([, fault]) => fault);
-    if (first) {
-      first[0].focus();
-      throw new Error("Some fields are invalid.");
-    }
+    check([
+      [name, NAME.test(name.value) ? null : "Must be 1 to 20 of a-z, 0-9 and single hyphens inside."],
+      [title, title.value.trim() ? null : "Must be 1 to 80 characters."],
+      ...limits.map((control, at) => [control, fault(control, LIMITS[at][3], LIMITS[at][4])]),
+    ]);
     const tenant = {
       title: title.value.trim(),
       domains: words(domains.value),
-      limits: Object.fromEntries(limits.map((control) => [control.name, Number(control.value)])),
+      limits: Object.fromEntries(limits.map((control) => [control.name, Number(plain(control.value))])),
     };
     const now = await api.setTenant(name.value, tenant).catch((error) => {
       const of = { "/title": title, "/domains": domains };
@@ -80,35 +75,38 @@ function form(list) {
     return `${now.title} is saved. Its names start with ${now.prefix}`;
   });
   const edit = (one) => {
+    element.open = true;
     name.value = one.name;
     title.value = one.title;
     domains.value = one.domains.join(", ");
-    limits.forEach((control) => { control.value = one.limits[control.name]; });
+    limits.forEach((control) => { control.value = count(one.limits[control.name]); });
     title.focus();
   };
   const element = el(
-    "form",
-    { class: "card", id: "set-tenant", novalidate: true, onsubmit: set },
-    el("h2", {}, "Add or change a tenant"),
-    said,
-    el("div", { class: "grid" },
-      field("Name", name, "Prefix of its sales and rooms. An existing name changes that tenant."),
-      field("Title", title, "Display name."),
-      field("Link domains", domains, "Separated by commas."),
-      LIMITS.map(([, text], at) => field(text, limits[at]))),
-    el("div", { class: "row" }, submit),
+    "details",
+    { class: "card" },
+    el("summary", {}, el("h2", {}, "New tenant, or change one")),
+    el("form", { id: "set-tenant", novalidate: true, onsubmit: set },
+      said,
+      el("div", { class: "grid" },
+        field("Name", name, "Prefix of its sales and rooms. Existing names are updated."),
+        field("Title", title, "Display name."),
+        field("Link domains", domains, "Separated by commas."),
+        LIMITS.map(([, text], at) => field(text, limits[at]))),
+      el("div", { class: "row" }, submit)),
   );
   return { element, edit };
 }
 
 export async function tenants(desk) {
   const [said, shown] = [el("div", { id: "said" }), el("div", {})];
+  const maker = form(() => list());
   const list = async () => {
     const all = await api.tenants();
     const rows = all.map((one) => row(desk, one, said, list, maker.edit));
-    replace(shown, rows.length > 0 ? table("tenants", HEADS, rows) : el("p", { class: "hint", id: "none" }, "No tenants: everything belongs to the platform."));
+    maker.element.open ||= rows.length === 0;
+    replace(shown, rows.length > 0 ? table("tenants", HEADS, rows) : empty("none", "No tenants yet. A tenant is a shop with its own sales, keys and limits."));
   };
-  const maker = form(list);
   await list();
   return ["Tenants", el("section", { class: "card", "aria-label": "All tenants" }, said, shown), desk.may("access:write") && maker.element];
 }

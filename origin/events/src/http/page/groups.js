@@ -1,48 +1,37 @@
-// The state of consumer groups, and their actions.
+// The state of consumer groups and collectors, and their actions.
 
+import { ask, button, complaint, el, fact, field, refresh, select, state } from "../../ui/dom.js";
+import { atMinute, clock, count, instant, length, plural } from "../../ui/format.js";
 import { api } from "./api.js";
-import { age, asking, bad, button, count, el, field, instant } from "./dom.js";
 
-const LOOKS = { running: "on", outage: "off" };
+const TONES = { running: "good", outage: "bad", paused: "warn" };
 
-function facts(pairs) {
-  return el(
-    "dl",
-    { class: "facts" },
-    pairs.flatMap(([name, text, isBad]) => [el("dt", {}, name), el("dd", { class: isBad ? "bad" : null }, text)]),
-  );
-}
+const facts = (pairs) => el("dl", { class: "facts" }, pairs.map(([name, text, isBad]) => fact(name, text, { class: isBad ? "bad" : null })));
 
-function lag(group) {
-  return group.lag_records === null ? `${count(group.lag_bytes ?? 0)} bytes` : `${count(group.lag_records)} records`;
-}
+const lag = (group) => (group.lag_records === null ? `${count(group.lag_bytes ?? 0)} bytes` : plural(group.lag_records, "record"));
 
 /** Describes the effect of a seek in one sentence. */
-function told(sought, isDry) {
+function effect(sought, isDry) {
   const sum = (name) => sought.sources.reduce((all, one) => all + (one[name] ?? 0), 0);
   const begins = sought.sources.map((one) => one.begins_ms).filter((ms) => ms !== undefined);
   const done = isDry
     ? `${count(sum("again"))} records would be replayed, ${count(sum("skipped"))} skipped.`
-    : "The group continues there.";
+    : "The group resumes there.";
   const gone = begins.length > 0 ? ` The log starts at ${instant(Math.min(...begins))}; there is nothing older.` : "";
   return done + gone;
 }
 
-function seekForm(group) {
-  const to = el(
-    "select",
-    { name: "to" },
-    [["start", "the oldest event"], ["end", "after the latest"], ["time_ms", "a time (UTC)"], ["position", "a position"]].map(
-      ([value, text]) => el("option", { value }, text),
-    ),
-  );
+const TARGETS = [["start", "the oldest event"], ["end", "latest"], ["time_ms", "a time"], ["position", "a position"]];
+
+function seekForm(name) {
+  const to = select(TARGETS, "start", { name: "to" });
   const time = el("input", { type: "datetime-local", step: "1", name: "time" });
-  const position = el("input", { inputmode: "numeric", pattern: "[0-9]+", name: "position" });
+  const position = el("input", { inputmode: "numeric", name: "position" });
   const said = el("div", {});
-  const [timeField, positionField] = [field("Time, in UTC", time), field("Position", position)];
+  const [timeField, positionField] = [field(`Time (${clock.name()})`, time), field("Position", position)];
   const target = () => {
     if (to.value === "time_ms") {
-      const ms = Date.parse(`${time.value}Z`);
+      const ms = atMinute(time.value);
       if (Number.isNaN(ms)) {
         throw new Error("Choose a time first.");
       }
@@ -56,60 +45,66 @@ function seekForm(group) {
     }
     return { to: to.value };
   };
-  const seek = (isDry) => async () => told(await api.seek(group.name, { ...target(), dry_run: isDry }), isDry);
   const choose = () => {
     timeField.hidden = to.value !== "time_ms";
     positionField.hidden = to.value !== "position";
   };
   to.addEventListener("change", choose);
   choose();
+  const dry = async () => effect(await api.seek(name, { ...target(), dry_run: true }), true);
+  const move = async () => {
+    const wanted = target();
+    const text = effect(await api.seek(name, { ...wanted, dry_run: true }), true);
+    if (!(await ask(`Move consumer group “${name}”?`, text, "Confirm move", "Keep its position"))) {
+      return null;
+    }
+    return effect(await api.seek(name, { ...wanted, dry_run: false }), false);
+  };
   return el(
     "details",
     {},
     el("summary", {}, "Move"),
-    el("div", { class: "row ends" }, field("Continue at", to), timeField, positionField),
-    el(
-      "div",
-      { class: "row" },
-      button("Dry run", { class: "dry-run" }, said, seek(true)),
-      asking("Seek", "Confirm seek", { class: "danger move" }, said, seek(false)),
-    ),
+    el("div", { class: "row low" }, field("Resume from", to), timeField, positionField),
+    el("div", { class: "row" }, button("Dry run", { class: "dry-run" }, said, dry), button("Move", { class: "danger move" }, said, move)),
     said,
   );
 }
 
 /** The card of a group. `update` shows the group's current state. */
-export function groupCard(name, showLetters) {
+export function groupCard(name) {
   const [head, numbers, said] = [el("div", { class: "row apart" }), el("div", {}), el("div", {})];
   let group = { name };
   const run = button("Pause", { class: "run" }, said, async () => {
     const isPaused = group.state === "paused";
+    if (!isPaused && !(await ask(`Pause consumer group “${name}”?`, "It handles no more events in all origins. Events are kept, and the lag grows.", "Pause group", "Keep it running"))) {
+      return null;
+    }
     await (isPaused ? api.resume(name) : api.pause(name));
     return isPaused ? "Resumes within a second." : "Pauses within a second in all origins.";
   });
   const now = button("Retry now", { class: "retry-now" }, said, async () => {
     const { due } = await api.retryNow(name);
-    return `Retrying ${count(due)} events now.`;
+    return `Retrying ${plural(due, "event")} now.`;
   });
-  const letters = el("button", { type: "button", class: "letters", onclick: () => showLetters(name) }, "Dead letters");
-  const actions = el("div", { class: "row" }, run, now, letters);
-  const card = el("li", { class: "card", id: `group-${name}` }, head, numbers, actions, said, seekForm(group));
+  const letters = el("a", { class: "button letters", href: `#/events/dead-letters?group=${encodeURIComponent(name)}` }, "Dead letters");
+  const card = el("li", { class: "card", id: `group-${name}` }, head, numbers, el("div", { class: "row" }, run, now, letters), said, seekForm(name));
   const update = (current) => {
     group = current;
-    head.replaceChildren(el("h3", {}, name), el("span", { class: `state ${LOOKS[group.state] ?? ""}` }, group.state));
+    refresh(head, el("h3", {}, name), state(group.state, TONES[group.state]));
     run.textContent = group.state === "paused" ? "Resume" : "Pause";
     now.disabled = group.retries === 0;
-    const error = group.error ? [bad(group.error)] : [];
-    numbers.replaceChildren(
-      ...error,
+    const positions = group.positions.map((one) => `${one.source}: ${one.position ?? "none"}`).join("\n");
+    refresh(
+      numbers,
+      group.error && complaint({ message: group.error }),
       facts([
         ["Lag", lag(group)],
-        ["Oldest event", age(group.oldest_age_ms)],
-        ["In retry", count(group.retries), group.retries > 0],
+        ["Oldest event", group.oldest_age_ms === null ? "none" : `${length(group.oldest_age_ms)} old`],
+        ["Retrying", count(group.retries), group.retries > 0],
         ["Dead letters", count(group.dead_letters), group.dead_letters > 0],
-        ["To be recomputed", count(group.compensations), group.compensations > 0],
-        ...group.positions.slice(0, 3).map((one) => [`Position in ${one.source}`, one.position ?? "none"]),
+        ["To recompute", count(group.compensations), group.compensations > 0],
       ]),
+      el("details", {}, el("summary", { class: "hint" }, "Positions"), el("pre", {}, positions || "none")),
     );
   };
   return { card, update };
@@ -119,14 +114,9 @@ export function pullCard(pull) {
   const isFailing = pull.failures > 0;
   return el(
     "li",
-    { class: "card", id: `pull-${pull.name}` },
-    el(
-      "div",
-      { class: "row apart" },
-      el("h3", {}, pull.name),
-      el("span", { class: `state ${isFailing ? "off" : "on"}` }, isFailing ? "failing" : "working"),
-    ),
-    isFailing ? bad(pull.error) : null,
+    { class: "card", id: `pull-${pull.name}`, "data-key": pull.name },
+    el("div", { class: "row apart" }, el("h3", {}, pull.name), state(isFailing ? "failing" : "working", isFailing ? "bad" : "good")),
+    isFailing && complaint({ message: pull.error }),
     facts([
       ["Failures in a row", count(pull.failures), isFailing],
       ["Last fetch", instant(pull.fetched_at_ms)],

@@ -1,118 +1,88 @@
-// The page of events: groups and collectors, refreshed every few seconds, and dead letters.
+// Events: their flow, consumer groups and collectors, refreshed every few seconds; dead letters; types.
 
-import { session } from "../../ui/session.js";
-import { api, Problem } from "./api.js";
+import { line } from "../../ui/charts.js";
+import { complaint, el, empty, refresh, replace, table, tabs } from "../../ui/dom.js";
+import { count, length, plural, rate, time } from "../../ui/format.js";
+import { traffic } from "../../ui/traffic.js";
+import { api } from "./api.js";
 import { deadLetters } from "./dead.js";
-import { bad, el, field } from "./dom.js";
 import { groupCard, pullCard } from "./groups.js";
 
 const EVERY_MS = 3_000;
 
-const content = document.getElementById("content");
-const signOut = document.getElementById("sign-out");
-const announcer = document.getElementById("announcer");
-let timer = null;
+/** Letters to count of events that were refused on arrival. */
+const COLLECT_MAX = 100;
 
-function signIn(why) {
-  clearTimeout(timer);
-  signOut.hidden = true;
-  const shown = el("input", { type: "password", autocomplete: "current-password", required: true, name: "token" });
-  const said = el("div", {}, why ? bad(why) : null);
-  const submit = el("button", { class: "primary", type: "submit" }, "Sign in");
-  const enter = async (event) => {
-    event.preventDefault();
-    submit.disabled = true;
-    try {
-      await session.open(shown.value.trim());
-      await show();
-    } catch (error) {
-      said.replaceChildren(bad(error.status === 401 ? "Invalid key." : error.message));
-      submit.disabled = false;
-      shown.select();
-    }
+/** The charts of this origin's traffic; none for tenants. */
+function flow(desk) {
+  if (desk.who.tenant) {
+    return { element: null, show: () => {} };
+  }
+  const [rates, age] = [line("Events per second", "line", rate), line("Oldest unhandled event, age in seconds", "line", (seconds) => length(seconds === null ? null : 1_000 * seconds))];
+  const show = () => {
+    rates.show(...traffic.chart([["Accepted", "c0", "events"], ["Refused", "c4", "rejected"]], true));
+    age.show(...traffic.chart([["Age", "c3", "oldest_s"]], true));
   };
-  content.replaceChildren(
-    el(
-      "form",
-      { class: "card sign-in", onsubmit: enter },
-      el("h1", {}, "Sign in"),
-      said,
-      // For password managers, which store a key with a user name.
-      el("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),
-      field("Key", shown),
-      el("p", { class: "hint" }, "An API key of this origin, or the value of WEIR_ADMIN_TOKEN."),
-      el("div", { class: "row" }, submit),
-    ),
-  );
-  shown.focus();
+  return { element: el("div", { class: "columns" }, [rates, age].map((chart) => el("section", { class: "card" }, chart.element))), show };
 }
 
-/** Shows everything, and refreshes it while the page is open. */
-async function show() {
-  signOut.hidden = false;
-  const [said, groups, pulls] = [el("div", {}), el("ul", { class: "cards", id: "groups" }), el("ul", { class: "cards", id: "pulls" })];
-  const letters = deadLetters();
+/** Events that were refused on arrival, which belong to no consumer group. */
+async function refusedNote() {
+  const { dead_letters: letters, next_page: next } = await api.letters({ group: "collect", limit: COLLECT_MAX });
+  const many = next ? `At least ${plural(letters.length, "event")}` : plural(letters.length, "event");
+  return letters.length > 0 && el("p", { class: "notice warn", id: "refused-on-arrival" }, `${many} refused on arrival. `, el("a", { href: "#/events/dead-letters?group=collect" }, "View dead letters"));
+}
+
+async function types() {
+  const all = await api.types();
+  const row = (type) => [el("code", {}, type.name), count(type.version), time(type.changed_at_ms),
+    el("details", {}, el("summary", {}, "Settings"), el("pre", {}, JSON.stringify({ ...type, name: undefined, version: undefined, changed_at_ms: undefined }, null, 2)))];
+  return all.length > 0 ? table("types", ["Type", "#Version", "Changed", "Settings"], all.map(row)) : empty("no-types", "No event types yet: events of unknown types become dead letters.");
+}
+
+export async function events(desk, tab, search) {
+  const [said, note, groups, pulls] = [el("div", {}), el("div", {}), el("ul", { class: "cards", id: "groups" }), el("ul", { class: "cards", id: "pulls" })];
   const cards = new Map();
+  const charts = flow(desk);
   const look = async () => {
-    for (const group of await api.groups()) {
+    const [known, all, refused] = await Promise.all([api.groups(), api.pulls(), refusedNote()]);
+    for (const group of known) {
       if (!cards.has(group.name)) {
-        const made = groupCard(group.name, letters.showOf);
-        cards.set(group.name, made);
-        groups.append(made.card);
+        cards.set(group.name, groupCard(group.name));
+        groups.append(cards.get(group.name).card);
       }
       cards.get(group.name).update(group);
     }
-    const all = await api.pulls();
-    pulls.replaceChildren(...(all.length > 0 ? all.map(pullCard) : [el("li", { class: "hint" }, "No collectors.")]));
+    refresh(pulls, all.length > 0 ? all.map(pullCard) : el("li", { class: "hint" }, "No collectors."));
+    refresh(note, refused);
+    charts.show();
   };
   const again = async () => {
-    try {
-      if (!document.hidden) {
-        await look();
-      }
-      said.replaceChildren();
-    } catch (error) {
-      if (failed(error)) {
-        return;
-      }
-      said.replaceChildren(bad(error.message));
+    if (document.hidden) {
+      return;
     }
-    timer = setTimeout(again, EVERY_MS);
+    try {
+      await look();
+      replace(said);
+    } catch (error) {
+      replace(said, complaint(error));
+    }
   };
   await look();
-  content.replaceChildren(
-    el("h1", {}, "Events"),
+  const timer = setInterval(again, EVERY_MS);
+  desk.onLeave(() => clearInterval(timer));
+  const typeCard = el("section", { class: "card", "aria-label": "Event types" });
+  typeCard.addEventListener("opened", async () => replace(typeCard, await types().catch(complaint)));
+  const running = [
     said,
-    el("section", { "aria-labelledby": "groups-title" }, el("h2", { id: "groups-title" }, "Consumer groups"), groups),
-    el("section", { "aria-labelledby": "pulls-title" }, el("h2", { id: "pulls-title" }, "Collectors"), pulls),
-    letters.section,
-  );
-  announcer.textContent = "Events";
-  await letters.show();
-  timer = setTimeout(again, EVERY_MS);
-}
-
-/** Returns whether the session has ended. If so, shows the sign-in form. */
-function failed(error) {
-  const isUnknown = error instanceof Problem && error.status === 401;
-  if (isUnknown) {
-    signIn("Your session has ended. Please sign in again.");
-  }
-  return isUnknown;
-}
-
-signOut.addEventListener("click", async () => {
-  await session.close().catch(() => null);
-  signIn();
-});
-
-const tell = (error) => failed(error) || content.replaceChildren(bad(error.message));
-try {
-  if (await session.who()) {
-    show().catch(tell);
-  } else {
-    signIn();
-  }
-} catch (error) {
-  tell(error);
+    note,
+    charts.element,
+    el("section", { class: "stack", "aria-labelledby": "groups-title" }, el("h2", { id: "groups-title" }, "Consumer groups"), groups),
+    el("section", { class: "stack", "aria-labelledby": "pulls-title" }, el("h2", { id: "pulls-title" }, "Collectors"), pulls),
+  ];
+  return ["Events", ...tabs((id) => (id ? `#/events/${id}` : "#/events"), [
+    ["flow", "Flow", running],
+    ["dead-letters", "Dead letters", deadLetters(desk, new URLSearchParams(search ?? ""))],
+    ["types", "Types", typeCard],
+  ], tab)];
 }

@@ -8,9 +8,13 @@ const list = document.getElementById("items");
 const more = document.getElementById("more");
 const clear = document.getElementById("clear");
 const ask = document.getElementById("ask");
+const shop = document.getElementById("shop");
 
 let next;
 let isComplete = true;
+
+/** No user is signed in: not an error, but the list is empty. */
+class SignedOut extends Error {}
 
 /** An element; `on…` members of `props` are listeners. */
 function el(name, props = {}, ...children) {
@@ -31,7 +35,7 @@ async function send(method, path) {
     throw new Error("The shop does not respond. Please try again.");
   });
   if (response.status === 401 || response.status === 403) {
-    throw new Error("Sign in to see your recently viewed products.");
+    throw new SignedOut();
   }
   if (!response.ok) {
     const problem = await response.json().catch(() => ({}));
@@ -45,12 +49,18 @@ function say(text, isBad = false) {
   said.classList.toggle("bad", isBad);
 }
 
-const complain = (error) => say(error.message, true);
+function complain(error) {
+  const isSignedOut = error instanceof SignedOut;
+  shop.hidden = !isSignedOut;
+  clear.hidden = isSignedOut || clear.hidden;
+  say(isSignedOut ? "Sign in to see your recently viewed products." : error.message, !isSignedOut);
+}
 
 function state() {
   const isEmpty = list.children.length === 0;
   clear.hidden = isEmpty;
   more.hidden = !next;
+  shop.hidden = !isEmpty;
   if (!isComplete) {
     say("Some of your history is not available right now.");
   } else {

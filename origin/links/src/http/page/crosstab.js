@@ -1,18 +1,18 @@
 // Clicks by country, device and referrer in combination.
 
+import { timeline } from "../../ui/charts.js";
+import { complaint, el, field, replace } from "../../ui/dom.js";
+import { count } from "../../ui/format.js";
 import { api } from "./api.js";
-import { timeline } from "./charts.js";
-import { el, field, replace } from "./dom.js";
-import { count, word } from "./format.js";
-import { complaint } from "./notice.js";
+import { names, word } from "./format.js";
 
 const FILTERS = [["country", "countries", "Country"], ["device", "devices", "Device"], ["referrer", "referrers", "Referrer"]];
 
 /** The label of a value. Countries are regions without a subdivision. */
 const shown = (list, value) => word(list === "countries" ? "regions" : list, value);
 
-/** The filters, for the range that `asked` returns. */
-export function crosstabFilter(link, asked) {
+/** The filters, for the range that `range` returns, and a function that sets one. */
+export function crosstabFilter(link, range) {
   const chosen = Object.fromEntries(FILTERS.map(([name]) => [name, ""]));
   const controls = Object.fromEntries(FILTERS.map(([name]) => [name, el("select", { name: `filter-${name}` })]));
   const found = el("div", { id: "crosstab", "aria-live": "polite" });
@@ -26,12 +26,12 @@ export function crosstabFilter(link, asked) {
   };
   const load = async () => {
     try {
-      const wanted = asked();
+      const wanted = range();
       const crosstab = await api.crosstab(link, { ...wanted, ...chosen });
       FILTERS.forEach(([name, list]) => options(name, list, crosstab[list] ?? {}));
       const isFiltered = Object.values(chosen).some((value) => value !== "");
       const points = crosstab.series.map((point) => ({ ...point, visitors: 0, addresses: 0 }));
-      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(crosstab.clicks)), " matching clicks."), timeline(points, wanted.by, wanted.tz, false)]);
+      replace(found, isFiltered && [el("p", {}, el("strong", {}, count(crosstab.clicks)), " matching clicks."), timeline(points, wanted.by, names(wanted.by, wanted.tz), false)]);
     } catch (error) {
       replace(found, complaint(error));
     }
@@ -43,11 +43,18 @@ export function crosstabFilter(link, asked) {
     });
   }
   load();
-  return el(
+  const element = el(
     "details",
     { id: "filters" },
-    el("summary", {}, "Cross-tab by country, device and referrer"),
+    el("summary", {}, "Combine filters"),
     el("div", { class: "grid" }, FILTERS.map(([name, , title]) => field(title, controls[name]))),
     found,
   );
+  const choose = (name, value) => {
+    chosen[name] = value;
+    element.open = true;
+    load();
+    element.scrollIntoView({ block: "nearest" });
+  };
+  return { element, choose };
 }

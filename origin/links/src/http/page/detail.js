@@ -1,11 +1,11 @@
-// One link: its QR code, its statistics, and its editable members.
+// One link: its statistics, its editable members, its QR code and its history.
 
+import { ask, complaint, copier, el, outward, replace, tabs, toast, working } from "../../ui/dom.js";
+import { count, time } from "../../ui/format.js";
 import { api } from "./api.js";
-import { announce, ask, el, outward, replace } from "./dom.js";
 import { changed, linkParts } from "./fields.js";
-import { count, life, time } from "./format.js";
-import { labels, state } from "./home.js";
-import { complaint, working } from "./notice.js";
+import { life } from "./format.js";
+import { labels, place, state } from "./home.js";
 import { qrCard } from "./qr.js";
 import { statsCard } from "./stats.js";
 
@@ -14,62 +14,71 @@ const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable
 /** The warning for a target whose host the origin has flagged. */
 const FLAGS = "This host mixes alphabets and may imitate another host. Check it before you share it.";
 
-export async function detail(name) {
-  const link = await api.link(name);
-  const view = el("div", { class: "detail" });
-  const show = (shown) => replace(view, head(shown, show), columns(shown, show));
-  show(link);
-  return view;
-}
-
-function columns(link, show) {
-  return el(
-    "div",
-    { class: "columns" },
-    el("div", { class: "wide" }, statsCard(link), editor(link, show)),
-    el("div", { class: "narrow" }, qrCard(link), past(link)),
-  );
+export async function detail(desk, name, tab) {
+  const found = await api.link(name);
+  const top = el("div", {});
+  const edit = el("div", {});
+  const show = (link) => {
+    replace(top, head(desk, link, show));
+    replace(edit, editor(desk, link, show));
+  };
+  show(found);
+  return [
+    el("p", {}, el("a", { class: "back", href: "#/links" }, "All links")),
+    top,
+    ...tabs((id) => (id ? `${place(found)}?${id}` : place(found)), [
+      ["stats", "Statistics", statsCard(found)],
+      ["edit", "Edit", edit],
+      ["qr", "QR code", qrCard(found)],
+      ["history", "History", past(found)],
+    ], tab),
+  ];
 }
 
 /** Name, target and state, with the most important actions. */
-function head(link, show) {
+function head(desk, link, show) {
   const said = el("div", {});
   const toggle = el("button", { type: "button", id: "toggle" }, link.disabled ? "Enable" : "Disable");
   const flip = working(toggle, said, async () => {
+    if (!link.disabled && !(await ask(`Disable ${link.url}?`, "Visitors get a page that says it does not work. You can enable it again.", "Disable link", "Keep link"))) {
+      return null;
+    }
     show(await api.edit(link, { disabled: !link.disabled }));
-    announce(link.disabled ? "Enabled" : "Disabled");
     document.getElementById("toggle")?.focus();
+    return link.disabled ? "The link works again." : "The link is disabled.";
   });
   toggle.addEventListener("click", flip);
   const remove = async () => {
     const text = `${link.url} will stop working, and its statistics are deleted.`;
-    if (!(await ask("Delete this link?", text, "Delete"))) {
+    if (!(await ask("Delete this link?", text, "Delete link", "Keep link"))) {
       return;
     }
     try {
       await api.remove(link);
-      location.hash = "#/";
+      location.hash = "#/links";
+      toast(`${link.url} is deleted.`);
     } catch (error) {
       replace(said, complaint(error));
     }
   };
+  const address = outward(link.url, { id: "url" });
+  const mayChange = desk.may("links:write");
   return el(
     "header",
     { class: "card head" },
-    el("a", { class: "back", href: "#/" }, "All links"),
     el(
       "div",
       { class: "row apart" },
-      el("h1", { id: "name" }, outward(link.url, { id: "url" }), copier(link.url)),
-      el(
+      el("h2", { class: "row", id: "name" }, address, copier(link.url, () => address)),
+      mayChange && el(
         "div",
         { class: "row" },
         toggle,
         el("button", { type: "button", class: "danger", id: "delete", onclick: remove }, "Delete"),
       ),
     ),
-    el("p", { class: "leads" }, "Target: ", outward(link.target, { id: "target" })),
-    el("div", { class: "row facts" }, state(link), facts(link), labels(link)),
+    el("p", { class: "cut" }, "Target: ", outward(link.target, { id: "target" })),
+    el("div", { class: "row members" }, state(link), facts(link), labels(link)),
     link.flag ? el("p", { class: "notice bad" }, FLAGS) : null,
     said,
   );
@@ -92,35 +101,17 @@ function facts(link) {
   return el("span", { class: "hint" }, said.join(" · "));
 }
 
-function copier(text) {
-  const button = el("button", { type: "button", class: "quiet small", id: "copy" }, "Copy");
-  const done = (word) => {
-    button.textContent = word;
-    announce(word);
-    setTimeout(() => {
-      button.textContent = "Copy";
-    }, 2000);
-  };
-  button.addEventListener("click", async () => {
-    try {
-      // Available only on pages over HTTPS or from localhost.
-      await navigator.clipboard.writeText(text);
-      done("Copied");
-    } catch {
-      getSelection().selectAllChildren(document.getElementById("url"));
-      done("Press Ctrl+C");
-    }
-  });
-  return button;
-}
-
-function editor(link, show) {
+function editor(desk, link, show) {
+  if (!desk.may("links:write")) {
+    return el("p", { class: "hint" }, "Your key cannot change links.");
+  }
   const all = linkParts(link);
+  all[0].element.classList.add("full");
   const said = el("div", {});
-  const button = el("button", { type: "submit", class: "primary" }, "Save");
+  const button = el("button", { type: "submit", class: "primary" }, "Save link");
   const save = working(button, said, async () => {
     show(await api.edit(link, changed(all)));
-    announce("Saved");
+    return "Saved.";
   });
   return el(
     "form",
@@ -135,26 +126,17 @@ function editor(link, show) {
 /** The history of changes, loaded when it is opened. */
 function past(link) {
   const list = el("ol", { class: "past" });
-  const details = el("details", { class: "card" }, el("summary", {}, el("h2", {}, "History")), list);
-  details.addEventListener("toggle", async () => {
-    if (!details.open) {
-      return;
-    }
+  const card = el("section", { class: "card", "aria-label": "History" }, list);
+  const load = async () => {
     try {
       const { history } = await api.history(link);
       const entry = (change) =>
-        el(
-          "li",
-          {},
-          el("strong", {}, ACTIONS[change.what] ?? change.what),
-          " ",
-          el("time", {}, time(change.at_ms)),
-          el("p", { class: "hint" }, change.target),
-        );
+        el("li", {}, el("strong", {}, ACTIONS[change.what] ?? change.what), " ", el("time", {}, time(change.at_ms)), el("p", { class: "hint" }, change.target));
       replace(list, history.map(entry));
     } catch (error) {
-      replace(list, complaint(error));
+      replace(list, el("li", {}, complaint(error)));
     }
-  });
-  return details;
+  };
+  card.addEventListener("opened", load);
+  return card;
 }

@@ -1,9 +1,8 @@
 // The domains: their hosts, defaults, pages and files.
 
+import { ask, complaint, el, empty, field, replace, select, table, toast, working } from "../../ui/dom.js";
 import { api } from "./api.js";
-import { announce, ask, el, field, replace, select } from "./dom.js";
 import { Part, parts, STATUSES, valueOf } from "./fields.js";
-import { complaint, working } from "./notice.js";
 
 const PLACE = "#/domains";
 const NEW = "new";
@@ -11,37 +10,28 @@ const NEW = "new";
 const yesOrNo = [["false", "No"], ["true", "Yes"]];
 
 /** Shows all domains, or the form of the domain `id`, which may be new. */
-export async function domains(id = null) {
+export async function domains(desk, id) {
   const all = await api.domains();
   if (id === null) {
-    return overview(all);
+    return overview(desk, all);
   }
   const domain = all.domains.find((one) => one.id === id);
   if (!domain && id !== NEW) {
-    throw new Error(`Unknown domain ${id}.`);
+    throw new Error(`Domain ${id} is not known.`);
   }
-  return editor(domain ?? null, all.version);
+  return editor(desk, domain ?? null, all.version);
 }
 
-function overview({ domains }) {
-  const row = (domain, index) =>
-    el(
-      "tr",
-      {},
-      el("th", { scope: "row" }, el("a", { href: `${PLACE}/${domain.id}` }, domain.id)),
-      el("td", {}, domain.hosts.join(", ")),
-      el("td", {}, index === 0 ? "Default of new links" : ""),
-    );
+function overview(desk, { domains }) {
+  const row = (domain, index) => [
+    el("a", { href: `${PLACE}/${domain.id}` }, domain.hosts[0] ?? domain.id), domain.hosts.slice(1).join(", "), el("code", {}, domain.id), index === 0 ? "Default of new links" : "",
+  ];
+  const make = desk.may("links:write") && el("a", { class: "button primary", href: `${PLACE}/${NEW}`, id: "new-domain" }, "New domain");
   return el(
     "section",
-    { class: "card", id: "domains" },
-    el("div", { class: "row apart" }, el("h1", {}, "Domains"), el("a", { href: `${PLACE}/${NEW}`, id: "new-domain" }, "New domain")),
-    el(
-      "table",
-      {},
-      el("thead", {}, el("tr", {}, ["Id", "Hosts", ""].map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, domains.map(row)),
-    ),
+    { class: "card", "aria-label": "All domains" },
+    el("div", { class: "row end" }, make),
+    domains.length > 0 ? table("domains", ["Host", "Other hosts", "Id", ""], domains.map(row)) : empty("none", "No domains yet. Links need one."),
   );
 }
 
@@ -98,7 +88,7 @@ function domainParts(domain) {
     json("life_days_by_length", "Life in days by code length", 'Of new links with generated codes, as JSON: {"5": 10}. Other lengths have the life above.', domain),
     choice("status", "Redirect", STATUSES, domain ?? { status: 302 }, Number),
     choice("pass_query", "Pass query strings", yesOrNo, domain, isTrue),
-    text("home", "Home", "Redirect for /. Empty: none.", domain, { type: "url" }),
+    text("home", "Home", "Redirect for /. Empty: not found.", domain, { type: "url" }),
     page("not_found_page", "Page for unknown codes (404)", own, domain),
     page("gone_page", "Page for expired links (410)", own, domain),
     page("unavailable_page", "Page for failed lookups (503)", own, domain),
@@ -107,30 +97,31 @@ function domainParts(domain) {
     words("denied_hosts", "Denied hosts", "Also denies their subdomains. Separated by commas.", domain),
     choice("allow_private_targets", "Targets in private networks", yesOrNo, domain, isTrue),
     choice("homographs", "Imitated hosts", [["flag", "Accepted and flagged"], ["refuse", "Refused"]], domain),
-    json("apple_app_site_association", "apple-app-site-association", "JSON. Empty: none.", domain),
-    json("assetlinks", "assetlinks.json", "JSON. Empty: none.", domain),
+    json("apple_app_site_association", "apple-app-site-association", "JSON. Empty: not served.", domain),
+    json("assetlinks", "assetlinks.json", "JSON. Empty: not served.", domain),
   ];
 }
 
-function editor(domain, version) {
+function editor(desk, domain, version) {
   const name = el("input", { name: "id", required: true, pattern: "[a-z0-9\\-]{1,16}", autocomplete: "off", spellcheck: "false" });
   const all = domainParts(domain);
   const said = el("div", {});
-  const button = el("button", { type: "submit", class: "primary" }, "Save");
+  const button = el("button", { type: "submit", class: "primary", disabled: !desk.may("links:write") }, "Save domain");
   const save = working(button, said, async () => {
     const members = all.map((part) => [part.name, part.get()]).filter(([, value]) => value !== null);
     const id = domain?.id ?? name.value;
     await api.putDomain({ id, ...Object.fromEntries(members) }, version);
-    announce("Saved");
     location.hash = PLACE;
+    return `Domain ${id} is saved.`;
   });
   const remove = async () => {
-    if (!(await ask("Delete this domain?", `Requests to ${domain.hosts.join(", ")} stop working.`, "Delete"))) {
+    if (!(await ask(`Delete domain ${domain.id}?`, `All links on ${domain.hosts.join(", ")} stop working.`, "Delete domain", "Keep domain", domain.id))) {
       return;
     }
     try {
       await api.removeDomain(domain, version);
       location.hash = PLACE;
+      toast(`Domain ${domain.id} is deleted.`);
     } catch (error) {
       replace(said, complaint(error));
     }
@@ -139,14 +130,13 @@ function editor(domain, version) {
     "form",
     { class: "card", id: "domain", onsubmit: save },
     el("a", { class: "back", href: PLACE }, "All domains"),
-    el("h1", {}, domain ? `Domain ${domain.id}` : "New domain"),
     said,
     el("div", { class: "grid" }, domain ? null : field("Id", name, "1 to 16 of a–z, 0–9 and -. Cannot change."), all.map((part) => part.element)),
     el(
       "div",
       { class: "row apart" },
       button,
-      domain ? el("button", { type: "button", class: "danger", id: "delete-domain", onclick: remove }, "Delete") : null,
+      domain && desk.may("links:write") ? el("button", { type: "button", class: "danger", id: "delete-domain", onclick: remove }, "Delete") : null,
     ),
   );
 }

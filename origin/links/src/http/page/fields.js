@@ -1,7 +1,7 @@
 // The controls for the members of a link, new or existing.
 
-import { el, field, select } from "./dom.js";
-import { atMinute, count, DAY_MS, minute } from "./format.js";
+import { el, field, select } from "../../ui/dom.js";
+import { DAY_MS, atMinute, clock, count, minute } from "../../ui/format.js";
 
 export const STATUSES = [
   [301, "301, permanent"],
@@ -74,10 +74,10 @@ function utm(link) {
   const title = (name) => name[0].toUpperCase() + name.slice(1);
   const element = el(
     "fieldset",
-    { class: "list", id: "utm" },
+    { class: "part full", id: "utm" },
     el("legend", {}, "UTM parameters"),
     el("p", { class: "hint" }, "Added to the target’s query. To remove one, change the target address."),
-    el("div", { class: "grid full" }, names.map((name, n) => field(title(name), controls[n]))),
+    el("div", { class: "grid" }, names.map((name, n) => field(title(name), controls[n]))),
   );
   const get = () => Object.fromEntries(names.map((name, n) => [name, controls[n].value.trim()]).filter(([, value]) => value !== ""));
   return new Part("utm", element, get);
@@ -86,7 +86,7 @@ function utm(link) {
 function conversion(link) {
   const options = [["false", "No"], ["true", "Yes: pass click ids to the target"]];
   const control = select(options, String(link?.conversion ?? false), { name: "conversion" });
-  return new Part("conversion", field("Attribute orders to clicks", control), () => control.value === "true");
+  return new Part("conversion", field("Conversion tracking", control), () => control.value === "true");
 }
 
 function life(link) {
@@ -109,7 +109,7 @@ function clicks(link) {
 function end(link) {
   const control = el("input", { type: "datetime-local", name: "end", value: link?.ends_at_ms ? minute(link.ends_at_ms) : "" });
   const hint = "The link expires then, even if it is used. Empty: never.";
-  return new Part("expires_at_ms", field("Expires (UTC)", control, hint), valueOf(control, atMinute));
+  return new Part("expires_at_ms", field(`Expires (${clock.name()})`, control, hint), valueOf(control, atMinute));
 }
 
 function status(link) {
@@ -126,7 +126,7 @@ function query(link) {
 
 function language(link) {
   const control = el("input", { name: "language", value: link?.language ?? "", autocomplete: "off", placeholder: "en, zh-TW" });
-  const hint = "Language of the target, compared with the languages of rules.";
+  const hint = "The language of the target. Rules for other languages send visitors elsewhere.";
   return new Part("language", field("Language", control, hint), valueOf(control));
 }
 
@@ -139,7 +139,7 @@ function tags(link) {
 function password(link) {
   const control = el("input", { type: "password", name: "password", maxlength: 128, autocomplete: "new-password" });
   if (!link?.protected) {
-    return new Part("password", field("Password", control, "Visitors must enter it before the redirect. Empty: none."), valueOf(control));
+    return new Part("password", field("Password", control, "Visitors must enter it before the redirect. Empty: not protected."), valueOf(control));
   }
   const drop = el("input", { type: "checkbox", name: "no-password" });
   const element = el(
@@ -153,8 +153,8 @@ function password(link) {
 
 function ended(link) {
   const control = el("input", { type: "url", name: "ended", maxlength: 2048, value: link?.ended_target ?? "", autocomplete: "off" });
-  const hint = "Target after the link has expired. Empty: the domain’s page.";
-  return new Part("ended_target", field("Target after expiry", control, hint), valueOf(control));
+  const hint = "Where visitors go after the link has expired. Empty: the domain’s page.";
+  return new Part("ended_target", field("Expired-link URL", control, hint), valueOf(control));
 }
 
 function preview(link) {
@@ -164,12 +164,10 @@ function preview(link) {
   const image = el("input", { type: "url", name: "preview-image", value: shown.image ?? "", autocomplete: "off" });
   const element = el(
     "fieldset",
-    { class: "list", id: "preview" },
+    { class: "part full", id: "preview" },
     el("legend", {}, "Preview"),
     el("p", { class: "hint" }, "Shown in chats and social networks. Without a title: the target’s own preview."),
-    field("Title", title),
-    field("Text", text),
-    field("Picture", image),
+    el("div", { class: "grid" }, field("Title", title), field("Text", text), field("Picture", image)),
   );
   const get = () => {
     const [heading, words, picture] = [title, text, image].map((control) => control.value.trim());
@@ -264,7 +262,7 @@ function list(name, title, hint, items, row) {
   const one = title.slice(0, -1).toLowerCase();
   const element = el(
     "fieldset",
-    { class: "list", id: `${name}-list` },
+    { class: "part full", id: `${name}-list` },
     el("legend", {}, title),
     el("p", { class: "hint" }, hint),
     rows,

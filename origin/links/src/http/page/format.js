@@ -1,10 +1,7 @@
-// Formats numbers, times and words. Times are in UTC, and the text contains the zone. Times of statistics are in the
-// selected zone.
+// Formats times of statistics, in the selected zone, and names their values.
 
-const number = new Intl.NumberFormat("en");
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const utc = (options) => new Intl.DateTimeFormat("en", { timeZone: "UTC", ...options });
-const moment = utc({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23" });
+import { DAY_MS, HOUR_MS, count } from "../../ui/format.js";
+
 const inZone = new Map();
 
 /** Formatters for days and hours of a time zone. */
@@ -42,32 +39,14 @@ export function midnight(zone, ms) {
   return start - ahead(zone, start - ahead(zone, ms));
 }
 
-export const HOUR_MS = 3_600_000;
-export const DAY_MS = 24 * HOUR_MS;
-
-export const count = (value) => number.format(value);
-export const compact = (value) => short.format(value);
-export const time = (ms) => `${moment.format(new Date(ms))} UTC`;
-
-/** An instant as the value of a `datetime-local` control, and back: in minutes. */
-export const minute = (ms) => new Date(ms).toISOString().slice(0, 16);
-export const atMinute = (text) => Date.parse(`${text}Z`);
-
-/** A label of the time axis. */
-export function tick(ms, by, zone) {
-  const { hour, day } = writers(zone);
-  return by === "hour" ? hour.format(new Date(ms)) : day.format(new Date(ms));
-}
-
-/** A complete description of the same hour or day. */
-export function span(ms, by, zone) {
-  const date = new Date(ms);
-  const { hour, fullDay } = writers(zone);
-  return by === "hour" ? `${fullDay.format(date)}, ${hour.format(date)} ${zone}` : fullDay.format(date);
-}
-
-export function share(part, whole) {
-  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "0 %";
+/** Writes the times of a chart by hour or day: short for the axis, and in full. */
+export function names(by, zone) {
+  const { hour, day, fullDay } = writers(zone);
+  const isHour = by === "hour";
+  return {
+    tick: (ms) => (isHour ? hour : day).format(new Date(ms)),
+    span: (ms) => (isHour ? `${fullDay.format(new Date(ms))}, ${hour.format(new Date(ms))} ${zone}` : fullDay.format(new Date(ms))),
+  };
 }
 
 /** A duration in days if it is a whole number of days, otherwise in hours. */
@@ -80,27 +59,27 @@ export function life(ms) {
 }
 
 const WORDS = {
-  desktop: "Desktop", mobile: "Phone", tablet: "Tablet", bot: "Bot",
+  desktop: "Desktop", mobile: "Phone", tablet: "Tablet", bot: "Bot", script: "Script",
   windows: "Windows", macos: "macOS", linux: "Linux", ios: "iOS", android: "Android",
   chrome: "Chrome", safari: "Safari", firefox: "Firefox", edge: "Edge", wechat: "WeChat",
   direct: "Direct", unknown: "Unknown", other: "Other",
 };
 
-const names = (type) => {
+const displayNames = (type) => {
   try {
     return new Intl.DisplayNames("en", { type });
   } catch {
     return { of: (code) => code };
   }
 };
-const countries = names("region");
-const languages = names("language");
+const countries = displayNames("region");
+const languages = displayNames("language");
 
 function named(list, code) {
   try {
     return list.of(code) ?? code;
   } catch {
-    return code; // Not a code that there could be.
+    return code; // Not a valid code.
   }
 }
 

@@ -1,28 +1,27 @@
 // The list of links, and the form that creates one.
 
+import { complaint, copier, el, empty, field, replace, select, state as badge, table, working } from "../../ui/dom.js";
+import { count, exactly, relative } from "../../ui/format.js";
 import { api } from "./api.js";
-import { el, field, replace, select } from "./dom.js";
 import { changed, linkParts } from "./fields.js";
-import { count, time } from "./format.js";
-import { complaint, working } from "./notice.js";
 
 const PAGE = 25;
 
 /** The address of a link's view. */
-export const place = (link) => `#/l/${link.domain}/${link.code}`;
+export const place = (link) => `#/links/l/${link.domain}/${link.code}`;
 
-export async function home() {
-  const [make, list] = await Promise.all([maker(), links()]);
-  return [el("h1", { class: "unseen" }, "Links"), make, list];
+export async function home(desk) {
+  const [make, list] = await Promise.all([desk.may("links:write") && maker(), links()]);
+  return [make, list];
 }
 
 async function maker() {
   const code = el("input", { name: "code", maxlength: 32, autocomplete: "off", spellcheck: "false" });
   const { domains } = await api.domains();
-  const domain = select(domains.map(({ id, hosts }) => [id, `${id} (${hosts[0]})`]), domains[0]?.id, { name: "domain" });
+  const domain = select(domains.map(({ id, hosts }) => [id, `${hosts[0]} (${id})`]), domains[0]?.id, { name: "domain" });
   const [target, ...others] = linkParts();
   const said = el("div", {});
-  const button = el("button", { class: "primary", type: "submit" }, "Shorten");
+  const button = el("button", { class: "primary", type: "submit" }, "Create link");
   const make = working(button, said, async () => {
     const made = await api.create({
       ...changed([target, ...others]),
@@ -30,6 +29,7 @@ async function maker() {
       domain: domain.value,
     });
     location.hash = place(made);
+    return `${made.url} is created.`;
   });
   const options = el(
     "details",
@@ -45,7 +45,7 @@ async function maker() {
   );
   return el(
     "form",
-    { class: "card maker", onsubmit: make, id: "make" },
+    { class: "card", onsubmit: make, id: "make" },
     el("h2", {}, "New link"),
     said,
     el("div", { class: "together" }, target.element, button),
@@ -53,26 +53,29 @@ async function maker() {
   );
 }
 
+const HEADS = ["Link", "Target", "#Clicks", "Created", "State"];
+
 /** A card with the links that match the search, the newest or the most clicked first, page by page. */
 async function links() {
-  const rows = el("tbody", {});
+  const shown = table("links", HEADS, []);
+  const rows = shown.querySelector("tbody");
   const said = el("div", {});
   const text = el("input", { type: "search", name: "q", autocomplete: "off", placeholder: "Code, address, tag" });
   const tag = el("input", { type: "search", name: "tag", autocomplete: "off", placeholder: "Only this tag" });
   const sort = select([["created", "Newest first"], ["clicks", "Most clicked first"]], "created", { name: "sort" });
-  const more = el("button", { type: "button", class: "quiet", hidden: true }, "More");
+  const more = el("button", { type: "button", class: "quiet", id: "more", hidden: true }, "More");
   let after;
   const load = async (isFirst) => {
-    const wanted = { q: text.value.trim(), tag: tag.value.trim(), sort: sort.value };
-    const page = await api.list({ ...wanted, after: isFirst ? undefined : after, limit: PAGE });
+    const query = { q: text.value.trim(), tag: tag.value.trim(), sort: sort.value };
+    const page = await api.list({ ...query, after: isFirst ? undefined : after, limit: PAGE });
     if (isFirst) {
       rows.replaceChildren();
     }
-    rows.append(...page.links.map(row));
+    rows.append(...table("", HEADS, page.links.map(row)).querySelectorAll("tbody tr"));
     after = page.next;
     more.hidden = !after;
-    const hasNone = rows.children.length === 0;
-    replace(said, hasNone && el("p", { class: "hint", id: "none" }, nothing(wanted, after)));
+    shown.hidden = rows.children.length === 0;
+    replace(said, shown.hidden && empty("none", nothing(query, after)));
   };
   const tell = (error) => replace(said, complaint(error));
   more.addEventListener("click", () => load(false).catch(tell));
@@ -80,50 +83,43 @@ async function links() {
     control.addEventListener("change", () => load(true).catch(tell));
   }
   await load(true);
-  const heads = ["Link", "Target", "Clicks", "Created", "State"];
   return el(
     "section",
-    { class: "card" },
-    el("div", { class: "row apart" }, el("h2", {}, "Links"), el("div", { class: "row labelless" }, field("Search", text), field("Tag", tag), field("Order", sort))),
-    el(
-      "table",
-      { class: "links", id: "links" },
-      el("thead", {}, el("tr", {}, heads.map((text) => el("th", { scope: "col" }, text)))),
-      rows,
-    ),
+    { class: "card", "aria-label": "All links" },
+    el("div", { class: "row apart" },
+      el("div", { class: "row labelless" }, field("Search", text), field("Tag", tag), field("Order", sort)),
+      el("div", { class: "row" }, el("a", { class: "button", href: "#/links/import" }, "Import or export"))),
+    shown,
     said,
     el("div", { class: "row" }, more),
   );
 }
 
 /** The reason why a page is empty. One page of a search covers only some thousand links. */
-function nothing(wanted, after) {
+function nothing(query, after) {
   if (after) {
-    return "Not found yet. Press More to continue the search.";
+    return "No match so far. Press More to search further.";
   }
-  if (wanted.q) {
-    return "No matching links.";
+  if (query.q) {
+    return "No links match.";
   }
-  return wanted.tag ? "No link has this tag." : "No links yet.";
+  return query.tag ? "No link has this tag." : "No links yet.";
 }
 
-const STATES = { active: "Active", disabled: "Disabled", ended: "Ended", used_up: "Used up" };
+const STATES = { active: ["Active", "good"], disabled: ["Disabled", "warn"], ended: ["Ended"], used_up: ["Used up"] };
 
 /** A link's state as a coloured label. */
-export function state(link) {
-  return el("span", { class: `state ${link.state === "active" ? "on" : "off"}` }, STATES[link.state] ?? link.state);
-}
+export const state = (link) => badge(...(STATES[link.state] ?? [link.state]));
 
 function row(link) {
-  return el(
-    "tr",
-    {},
-    el("th", { scope: "row" }, el("a", { href: place(link) }, decodeURI(link.url.replace(/^https?:\/\//, "")))),
-    el("td", { class: "target" }, el("span", { title: link.target }, link.target), labels(link)),
-    el("td", { class: "when" }, count(link.clicks)),
-    el("td", { class: "when" }, time(link.created_at_ms)),
-    el("td", {}, state(link)),
-  );
+  const name = decodeURI(link.url.replace(/^https?:\/\//, ""));
+  return [
+    el("span", { class: "row close" }, el("a", { href: place(link) }, name), copier(link.url)),
+    el("span", {}, el("span", { class: "cut", title: link.target }, link.target.replace(/^https?:\/\//, "")), labels(link)),
+    count(link.clicks),
+    el("span", { class: "hint", title: exactly(link.created_at_ms) }, relative(link.created_at_ms)),
+    state(link),
+  ];
 }
 
 /** A link's tags. */

@@ -1,9 +1,9 @@
 // Imports links from a file: an export of Weir or of another shortener. Sends it in parts to show the progress.
 
+import { announce, button, el, field, replace, select, working } from "../../ui/dom.js";
+import { count } from "../../ui/format.js";
+import { address } from "../../ui/session.js";
 import { api } from "./api.js";
-import { announce, el, field, replace, select } from "./dom.js";
-import { count } from "./format.js";
-import { complaint, working } from "./notice.js";
 
 const FORMATS = [
   ["csv", "Weir, CSV"], ["ndjson", "Weir, NDJSON"],
@@ -60,72 +60,86 @@ export function parts(text, format) {
   return cut;
 }
 
-export async function importer() {
+/** What an import found so far, in words. */
+function summary(sum, isDry) {
+  const made = isDry ? "would be created" : "created";
+  return `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} already exist, ${count(sum.refused.length)} refused.`;
+}
+
+/** Shows the progress of an import, and what it refused. */
+function progress(rows, isDry) {
+  const bar = el("progress", { max: Math.max(1, rows), value: 0, "aria-label": "Rows read" });
+  const [text, list, next] = [el("p", {}), el("ol", { class: "past", id: "refused" }), el("div", {})];
+  const show = (sum, again = null) => {
+    const isOver = again !== null;
+    bar.value = sum.rows;
+    bar.hidden = isOver;
+    const ignored = sum.ignored.length > 0 ? ` Ignored columns: ${sum.ignored.join(", ")}.` : "";
+    const done = isDry ? "Checked; nothing was created yet." : "Done.";
+    text.textContent = `${summary(sum, isDry)} ${isOver ? done + ignored : "…"}`;
+    replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
+    replace(next, isOver && isDry && sum.made > 0 && again);
+  };
+  return { element: [bar, text, next, list], show };
+}
+
+export async function importer(desk) {
   const { domains } = await api.domains();
   const file = el("input", { type: "file", name: "file", required: true, accept: ".csv,.ndjson,.jsonl,.json,.txt,text/*" });
   const format = select(FORMATS, "csv", { name: "format" });
-  const domain = select([["", "From the file, or the first"], ...domains.map(({ id }) => [id, id])], "", { name: "domain" });
+  const domain = select([["", "From the file, or the first"], ...domains.map(({ id, hosts }) => [id, hosts[0] ?? id])], "", { name: "domain" });
   const tag = el("input", { name: "tag", autocomplete: "off" });
   const dry = el("input", { type: "checkbox", name: "dry", checked: true });
-  const [said, report] = [el("div", {}), el("div", { id: "report", "aria-live": "polite" })];
-  const button = el("button", { type: "submit", class: "primary" }, "Begin");
-  const work = working(button, said, async () => {
-    replace(said);
+  const [said, report] = [el("div", {}), el("div", { id: "report", class: "stack", "aria-live": "polite" })];
+  const submit = el("button", { type: "submit", class: "primary" }, "Check file");
+  dry.addEventListener("change", () => { submit.textContent = dry.checked ? "Check file" : "Import"; });
+  const run = async (isDry) => {
     const text = await file.files[0].text();
     const all = parts(text.replace(/^\uFEFF/, ""), format.value);
     const sum = { rows: 0, made: 0, present: 0, refused: [], ignored: [] };
-    const bar = el("progress", { max: Math.max(1, all.reduce((rows, part) => rows + part.rows, 0)), value: 0, "aria-label": "Rows read" });
-    const told = el("p", {});
-    const list = el("ol", { class: "past", id: "refused" });
-    replace(report, bar, told, list);
-    const show = (isOver) => {
-      bar.value = sum.rows;
-      const made = dry.checked ? "would be created" : "created";
-      const ignored = sum.ignored.length > 0 ? ` Ignored columns: ${sum.ignored.join(", ")}.` : "";
-      told.textContent = `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} already exist, ${count(sum.refused.length)} refused.${isOver ? ` Done.${ignored}` : " …"}`;
-      replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
-    };
-    show(false);
+    const shown = progress(all.reduce((rows, part) => rows + part.rows, 0), isDry);
+    replace(report, shown.element);
+    shown.show(sum);
     // An empty file has no parts. Send it anyway, so that the origin reports the error.
     for (const part of all.length > 0 ? all : [{ text, firstLine: 2, rows: 0 }]) {
-      const query = { format: format.value, domain: domain.value, tag: tag.value.trim(), dry_run: dry.checked, first_line: part.firstLine };
+      const query = { format: format.value, domain: domain.value, tag: tag.value.trim(), dry_run: isDry, first_line: part.firstLine };
       const done = await api.take(query, part.text);
       sum.rows += done.rows;
       sum.made += done.made;
       sum.present += done.present;
       sum.refused.push(...done.refused);
       sum.ignored = done.ignored_columns;
-      show(false);
+      shown.show(sum);
     }
-    show(true);
+    shown.show(sum, button(`Import these ${count(sum.made)}`, { class: "primary", id: "import-these" }, said, () => run(false)));
     announce("Done");
-    button.disabled = false;
-  });
-  return el(
-    "form",
-    { class: "card", id: "import", onsubmit: work },
-    el("h1", {}, "Import"),
-    el("p", { class: "hint" }, "Links keep their codes. You can import the same file again, for example after an interruption. "),
-    said,
-    el(
-      "div",
-      { class: "grid" },
-      field("File", file),
-      field("Format", format),
-      field("Domain", domain, "For links of unknown hosts."),
-      field("Tag", tag, "Added to every link. Empty: none."),
+    return null;
+  };
+  return [
+    el("p", {}, el("a", { class: "back", href: "#/links" }, "All links")),
+    desk.may("links:write") && el(
+      "form",
+      { class: "card", id: "import", onsubmit: working(submit, said, () => run(dry.checked)) },
+      el("p", { class: "hint" }, "Links keep their codes. You can import the same file again, for example after an interruption. A link with two names counts twice."),
+      said,
+      el(
+        "div",
+        { class: "grid" },
+        field("File", file),
+        field("Format", format),
+        field("Domain", domain, "For links on unknown hosts."),
+        field("Tag (optional)", tag, "Added to every link."),
+      ),
+      el("label", { class: "choice" }, dry, "Dry run"),
+      el("div", { class: "row" }, submit),
+      report,
     ),
-    el("label", { class: "choice" }, dry, "Dry run"),
-    el("div", { class: "row" }, button),
-    report,
     el(
-      "p",
-      { id: "export" },
-      "Export all links as ",
-      el("a", { href: "../links.csv", download: "links.csv" }, "CSV"),
-      " or ",
-      el("a", { href: "../links.ndjson", download: "links.ndjson" }, "NDJSON"),
-      ". You can import both here.",
+      "section",
+      { class: "card", id: "export", "aria-labelledby": "export-title" },
+      el("h2", { id: "export-title" }, "Export"),
+      el("p", {}, "Export: all links as ", el("a", { href: address("links.csv"), download: "links.csv" }, "CSV"), " or ",
+        el("a", { href: address("links.ndjson"), download: "links.ndjson" }, "NDJSON"), ". You can import both here."),
     ),
-  );
+  ];
 }

@@ -1,8 +1,7 @@
 // A link's QR code and its downloads.
 
+import { complaint, el, field, replace, save, select } from "../../ui/dom.js";
 import { api } from "./api.js";
-import { el, field, replace, select } from "./dom.js";
-import { complaint } from "./notice.js";
 
 const LEVELS = [
   ["L", "L: recovers 7 %"],
@@ -11,14 +10,18 @@ const LEVELS = [
   ["H", "H: 30 %"],
 ];
 
-/** Downloads a file. The blob stays available for a minute. */
-export function save(blob, name) {
-  const url = URL.createObjectURL(blob);
-  const link = el("a", { href: url, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+/** The luminance of a colour, by WCAG. */
+function luminance(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => {
+    const value = parseInt(colour.slice(at, at + 2), 16) / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+function contrast(one, other) {
+  const [less, more] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (more + 0.05) / (less + 0.05);
 }
 
 export function qrCard(link) {
@@ -36,8 +39,10 @@ export function qrCard(link) {
     dark: dark.value.slice(1),
     light: light.value.slice(1),
   });
+  const weak = el("p", { class: "notice warn", hidden: true }, "The two colours are too near to each other for many cameras.");
   let shown;
   const draw = async () => {
+    weak.hidden = contrast(dark.value, light.value) >= 3;
     try {
       const blob = await api.qr(link, "svg", style(), logo.files[0]);
       URL.revokeObjectURL(shown);
@@ -61,6 +66,7 @@ export function qrCard(link) {
     { class: "card" },
     el("h2", {}, "QR code"),
     frame,
+    weak,
     el("div", { class: "row center" }, button("svg"), button("png")),
     el(
       "details",

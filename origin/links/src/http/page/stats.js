@@ -1,12 +1,11 @@
 // A link's statistics.
 
+import { breakdown, timeline } from "../../ui/charts.js";
+import { complaint, el, field, replace, save, select, tile } from "../../ui/dom.js";
+import { DAY_MS, HERE, count, money } from "../../ui/format.js";
 import { api } from "./api.js";
-import { breakdown, timeline } from "./charts.js";
 import { crosstabFilter } from "./crosstab.js";
-import { el, field, replace, select } from "./dom.js";
-import { count, DAY_MS, isZone, midnight } from "./format.js";
-import { complaint } from "./notice.js";
-import { save } from "./qr.js";
+import { isZone, midnight, names, word } from "./format.js";
 
 /** The ranges: days up to today, and the unit of the chart. Whole days, because the origin stores breakdowns by day. */
 const RANGES = {
@@ -30,9 +29,6 @@ const PARTS = {
 /** The origin stores combinations for this number of days. */
 const CROSSTAB_DAYS = 31;
 
-/** The time zone of the browser. */
-const HERE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
-
 function query(chosen, tz) {
   const { days, by } = RANGES[chosen];
   // Noon to noon is always the next day, also across clock changes.
@@ -50,10 +46,10 @@ function zones() {
 }
 
 export function statsCard(link) {
-  const range = select(Object.entries(RANGES).map(([key, { text }]) => [key, text]), "1d", { name: "range" });
+  const range = select(Object.entries(RANGES).map(([key, { text }]) => [key, text]), "7d", { name: "range" });
   const zone = zones();
   const body = el("div", { id: "stats", "aria-busy": "true" });
-  const asked = () => query(range.value, zone.control.value);
+  const wantedRange = () => query(range.value, zone.control.value);
   let turn = 0;
   const load = async () => {
     turn += 1;
@@ -65,10 +61,11 @@ export function statsCard(link) {
       if (!isZone(zone.control.value)) {
         throw new Error("Unknown time zone. Example: Europe/Berlin.");
       }
-      const wanted = asked();
+      const wanted = wantedRange();
       const [stats, orders] = await Promise.all([api.stats(link, wanted), link.conversion ? api.conversions(link, wanted) : null]);
-      const filter = RANGES[range.value].days <= CROSSTAB_DAYS && crosstabFilter(link, asked);
-      show(tiles(stats), orders && sold(orders), timeline(stats.series, wanted.by, wanted.tz), filter, parts(stats));
+      const filter = RANGES[range.value].days <= CROSSTAB_DAYS && crosstabFilter(link, wantedRange);
+      const times = names(wanted.by, wanted.tz);
+      show(tiles(stats), orders && sold(orders), timeline(stats.series, wanted.by, times), filter && filter.element, parts(stats, filter && filter.choose));
     } catch (error) {
       show(complaint(error));
     }
@@ -76,7 +73,7 @@ export function statsCard(link) {
   };
   const download = async () => {
     try {
-      save(await api.csv(link, asked()), `${link.domain}-${link.code.replaceAll("/", "-")}.csv`);
+      save(await api.csv(link, wantedRange()), `${link.domain}-${link.code.replaceAll("/", "-")}.csv`);
     } catch (error) {
       replace(body, complaint(error));
     }
@@ -105,29 +102,38 @@ export function statsCard(link) {
 }
 
 function tiles(stats) {
-  const tile = (name, value) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", { id: `total-${name.toLowerCase()}` }, count(value)));
-  return el("dl", { class: "tiles" }, tile("Clicks", stats.clicks), tile("Visitors", stats.visitors), tile("Addresses", stats.addresses));
+  const one = (name, value) => tile(name, count(value), { id: `total-${name.toLowerCase()}` });
+  return el("dl", { class: "tiles" }, one("Clicks", stats.clicks), one("Visitors", stats.visitors), one("Addresses", stats.addresses));
 }
 
 /** Orders that followed clicks. */
 function sold(orders) {
-  const money = ([currency, amount]) => {
-    const format = new Intl.NumberFormat("en", { style: "currency", currency });
-    return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
-  };
-  const revenue = Object.entries(orders.revenue).map(money).join(", ") || "–";
-  const tile = (name, id, value) => el("div", { class: "tile" }, el("dt", {}, name), el("dd", { id }, value));
+  const revenue = Object.entries(orders.revenue).map(([currency, amount]) => money(amount, currency)).join(", ") || "–";
   return el(
     "dl",
     { class: "tiles" },
-    tile("Orders", "total-orders", count(orders.orders)),
-    tile("Paid", "total-paid", count(orders.paid_orders)),
-    tile("Revenue", "total-revenue", revenue),
+    tile("Orders", count(orders.orders), { id: "total-orders" }),
+    tile("Paid", count(orders.paid_orders), { id: "total-paid" }),
+    tile("Revenue", revenue, { id: "total-revenue" }),
   );
 }
 
-function parts(stats) {
-  const shown = Object.entries(PARTS).map(([part, title]) => breakdown(title, part, stats[part] ?? {}));
+/** Breakdowns that the combined filters have, too: a click on a value filters by it. */
+const FILTERS = { devices: "device", referrers: "referrer" };
+
+/** Breakdowns that need a data source of the origin. */
+const SOURCED = ["regions", "operators"];
+
+function parts(stats, choose) {
+  const one = ([part, title]) => {
+    const values = stats[part] ?? {};
+    const keys = Object.keys(values);
+    if (SOURCED.includes(part) && keys.length > 0 && keys.every((key) => key === "unknown")) {
+      return el("section", { class: "breakdown" }, el("h3", {}, title), el("p", { class: "hint" }, "Not set up: the gateways have no data source for it."));
+    }
+    const filter = FILTERS[part];
+    return breakdown(title, values, (value) => word(part, value), { choose: filter && choose ? (value) => choose(filter, value) : null });
+  };
   const hint = "Breakdowns are by UTC day. A visitor on two days counts twice, because visitors are not tracked across days.";
-  return [el("div", { class: "breakdowns" }, shown), el("p", { class: "hint" }, hint)];
+  return [el("div", { class: "breakdowns" }, Object.entries(PARTS).map(one)), el("p", { class: "hint" }, hint)];
 }
