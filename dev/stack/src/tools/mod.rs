@@ -28,6 +28,7 @@ mod pip;
 mod promtool;
 mod redis;
 mod rust;
+mod sdk;
 mod vale;
 
 pub use apt::Removals;
@@ -54,6 +55,7 @@ pub use peers::Peer;
 pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
+pub use sdk::SdkModules;
 pub use vale::Vale;
 
 use crate::report::Reporter;
