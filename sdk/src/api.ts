@@ -832,25 +832,29 @@ export interface components {
              */
             unit_amount: number;
         };
-        /** @description Problem details (RFC 9457). `error` is one of the codes that the response lists; info.x-error-codes explains each */
+        /** @description A refusal (RFC 9457). */
         Problem: {
-            /** @description Description of this occurrence */
-            detail: string;
-            /** @description Machine-readable code */
-            error: string;
-            /** @description All errors in the request, if it is invalid */
-            errors?: components["schemas"]["ValidationError"][];
-            /** @description The same as `detail`; answers from gateways also have `error` and `message` */
-            message: string;
-            /**
-             * Format: int32
-             * @description The HTTP status
-             */
-            status: number;
-            /** @description Short title of this kind of problem */
-            title: string;
-            /** @description urn:weir:problem: and the code */
+            /** @description `urn:weir:problem:` and the code. */
             type: string;
+            /** @description The HTTP status. */
+            status: number;
+            /** @description The code, for programs. */
+            error: string;
+            /** @description One sentence in the buyer's language. */
+            message?: string;
+            /** @description The origin's: the code in words. */
+            title?: string;
+            /** @description The origin's: what was wrong. */
+            detail?: string;
+            /** @description The origin's: mistakes of a body. */
+            errors?: components["schemas"]["ValidationError"][];
+            /** @description With cap_reached: the user's order. */
+            order?: string;
+            challenge?: components["schemas"]["Challenge"];
+            /** @description With sku_in_sale: the sale. */
+            sale?: string;
+            /** @description With sku_in_sale: where to order. */
+            orders?: string;
         };
         /** @description A public sale. */
         PublicSale: {
@@ -963,6 +967,13 @@ export interface components {
             wait_ms?: number;
             opens_at_ms?: number;
             poll_ms?: number;
+            /** @description The texts of the room's page. */
+            text?: {
+                title?: string;
+                message?: string;
+                position?: string;
+                wait?: string;
+            };
         };
         /**
          * @description State of a sale.

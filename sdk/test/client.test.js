@@ -11,7 +11,7 @@ const status = (more = {}) => [200, {
 const order = [201, { order: 's.0.1', sale: 's', status: 'unpaid' }];
 const of = (requests, method) => requests.filter(request => request.method == method);
 
-test('order repeats a lost request with the same key until it is answered', async t => {
+test('order is repeated with one key until it is answered', async t => {
   let orders = 0;
   const server = await serve(({ method }) => {
     if (method == 'GET') return status();
@@ -29,7 +29,7 @@ test('order repeats a lost request with the same key until it is answered', asyn
   for (const at of [2, 3]) assert.ok(sent[at].atMs - sent[at - 1].atMs >= 1_000, 'it waits as Retry-After says');
 });
 
-test('final refusal is not repeated and has code, status and answer', async t => {
+test('final refusal is not repeated and has a code', async t => {
   const server = await serve(({ method }) => method == 'GET' ? status() : problem(409, 'cap_reached', { order: 's.0.7' }));
   t.after(server.stop);
   await assert.rejects(new Weir({ url: server.url }).order('s'), error => {
@@ -73,7 +73,7 @@ test('order solves the challenge and waits until its token is usable', async t =
   assert.equal(checkouts.length, 2, 'the second order uses the same token');
 });
 
-test('young token is sent again and an invalid one is replaced once', async t => {
+test('young token is sent again, an invalid one is replaced', async t => {
   let minted = 0, orders = 0;
   const server = await serve(({ method, url }) => {
     if (method == 'GET') return status({ token: true });
@@ -87,7 +87,7 @@ test('young token is sent again and an invalid one is replaced once', async t =>
   assert.deepEqual(tokens, ['T1', 'T1', 'T2']);
 });
 
-test('captcha result is sent, and without a captcha the refusal is final', async t => {
+test('captcha result is sent with the checkout', async t => {
   const server = await serve(({ headers }) => headers['x-weir-captcha'] == 'result of key'
     ? [200, { token: 'T', usable_at_ms: 0, expires_at_ms: 9e15, now_ms: Date.now() }]
     : problem(403, 'challenge_required', { challenge: { captcha: { site_key: 'key' } } }));
@@ -97,7 +97,7 @@ test('captcha result is sent, and without a captcha the refusal is final', async
   assert.equal(await weir.token('s', { captcha: async key => `result of ${key}` }), 'T');
 });
 
-test('visitor waits in a room with its queue token until admitted', async t => {
+test('visitor waits with a queue token until admitted', async t => {
   const server = await serve((request, count) => {
     const room = { room: 'drop', state: 'waiting', position: 4 - count, poll_ms: 500, pass: `p${count}` };
     if (count < 3) return problem(503, 'room_waiting', room, { 'retry-after': '1', 'x-weir-room': `p${count}` });

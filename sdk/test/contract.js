@@ -13,7 +13,10 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) => O
 operations.sort((one, other) => one.path.includes('{') - other.path.includes('{'));
 
 const ajv = new Ajv({ strict: false, validateFormats: false, allErrors: true });
-ajv.addSchema({ $id: 'weir', ...document });
+// Clients must ignore unknown members, but the document must name all.
+const strict = structuredClone(document);
+for (const schema of Object.values(strict.components.schemas)) if (schema.properties) schema.additionalProperties = false;
+ajv.addSchema({ $id: 'weir', ...strict });
 const escape = part => encodeURIComponent(part.replace(/~/g, '~0').replace(/\//g, '~1'));
 const validators = new Map();
 function validate(parts, value) {
@@ -23,12 +26,12 @@ function validate(parts, value) {
   assert.ok(valid(value), `${parts.join(' ')}: ${ajv.errorsText(valid.errors)} in ${JSON.stringify(value)}`);
 }
 
-/** Checks all answers of `gateway` from now on. Returns the operations that were answered with 2xx. */
+/** Checks all answers of `gateway` from now on. Returns the operations that were answered with 2xx, and the mistakes. */
 export function watch(gateway) {
-  const answered = new Set(), send = globalThis.fetch;
+  const answered = new Set(), mistakes = new Set(), send = globalThis.fetch;
   globalThis.fetch = async (url, options) => {
     const answer = await send(url, options), { origin, pathname } = new URL(url);
-    if (origin == gateway) await check(options?.method ?? 'GET', pathname, answer.clone());
+    if (origin == gateway) await check(options?.method ?? 'GET', pathname, answer.clone()).catch(error => mistakes.add(error.message));
     return answer;
   };
   async function check(method, pathname, answer) {
@@ -50,7 +53,7 @@ export function watch(gateway) {
       assert.ok(codes.includes(json.error), `${name} with ${json.error}, which openapi.json lacks`);
     }
   }
-  return answered;
+  return { answered, mistakes };
 }
 
 /** The names of all operations, such as `GET /my-orders`. */

@@ -5,7 +5,7 @@ import { solve } from '../dist/weir.js';
 
 const zeroBits = text => Math.clz32(createHash('sha256').update(text).digest().readUInt32BE());
 
-test('solutions have the required zero bits for texts of any length', async () => {
+test('solutions have the zero bits for texts of any length', async () => {
   for (const length of [1, 20, 53, 54, 55, 56, 63, 64, 65, 118, 119, 120, 180, 300]) {
     const text = 'x'.repeat(length), solution = await solve({ text, bits: 8 });
     assert.match(solution, /^x+:\d+$/);

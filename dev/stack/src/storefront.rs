@@ -167,7 +167,8 @@ impl Stack {
     async fn put_products(&self, catalogue: &Catalogue) -> Result<()> {
         let products = catalogue.products.iter().map(|product| {
             json!({
-                "sku": product.sku, "spu": product.sku, "title": product.title, "picture": product.picture,
+                "sku": product.sku, "spu": product.sku, "title": product.title,
+                "picture": format!("/{}", product.picture),
             })
         });
         let products = json!({ "products": products.collect::<Vec<_>>() });
