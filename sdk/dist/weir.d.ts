@@ -1,5 +1,5 @@
 import type { components } from './api.js';
-import { type Events } from './events.js';
+import { type EventOptions, type Events } from './events.js';
 import { type CallOptions, type ClientOptions } from './http.js';
 import { type Work } from './work.js';
 export { WeirError } from './http.js';
@@ -45,6 +45,12 @@ export interface OrderOptions extends TokenOptions {
     /** The idempotency key: the same key is the same order. Default: a new one for each call. */
     key?: string;
 }
+export interface ClientEvents extends Omit<Events, 'init'> {
+    /** Starts to send. Call it once. Default of `url`: the gateway's `/events`. */
+    init(options: Omit<EventOptions, 'url'> & {
+        url?: string;
+    }): void;
+}
 export interface WatchOptions {
     signal?: AbortSignal;
     /** The interval between requests; each page adds up to as much at random. Default: 60 s. */
@@ -53,7 +59,7 @@ export interface WatchOptions {
 export declare class Weir {
     #private;
     /** Sends behaviour events, after `events.init`. */
-    readonly events: Events;
+    readonly events: ClientEvents;
     constructor(options?: ClientOptions);
     /** The server's time, in milliseconds since the Unix epoch. Every answer with a time corrects it. */
     now(): number;

@@ -5,11 +5,6 @@ function createEvents() {
   const page = globalThis.document;
   let config, store, timer;
   let busy = false, failures = 0, resumeAt = 0, made = 0;
-  try {
-    (store = localStorage)[LOST] ||= 0;
-  } catch {
-    store = { [LOST]: 0 };
-  }
   const visitor = () => config?.consent == "full" ? store[VISITOR] ||= uuid() : "";
   const kept = () => Object.keys(store).filter((key) => key.startsWith(EVENT)).sort();
   const forget = (keys) => keys.forEach((key) => delete store[key]);
@@ -81,6 +76,11 @@ function createEvents() {
   }
   const events = {
     init(options) {
+      try {
+        (store = localStorage)[LOST] ||= 0;
+      } catch {
+        store = { [LOST]: 0 };
+      }
       config = { ...options };
       events.consent(options.consent || "full");
       if (options.page) events.track("page", { path: location.pathname });
@@ -233,10 +233,11 @@ async function refusal(answer) {
   return new WeirError(code, problem.message ?? problem.detail ?? `${code} (status ${answer.status})`, answer.status, problem);
 }
 function pause({ status }, headers, tries) {
-  const seconds = headers?.get("retry-after");
-  const unknown = status == 0 || status == 408 || status == 429 || status > 501;
-  if (!seconds && !unknown) return -1;
-  return (seconds ? 1e3 * +seconds : Math.min(500 * 2 ** tries, 1e4)) * (1 + Math.random() / 5);
+  const after = headers?.get("retry-after");
+  const isUnknown = status == 0 || status == 408 || status == 429 || status > 501;
+  if (!after && !isUnknown) return -1;
+  const ms = after ? 1e3 * +after || Date.parse(after) - Date.now() : 0;
+  return (ms > 0 ? ms : Math.min(500 * 2 ** tries, 1e4)) * (1 + Math.random() / 5);
 }
 
 // src/work.ts
@@ -312,18 +313,17 @@ var Weir = class {
   now() {
     return Date.now() + this.#behindMs;
   }
-  async #timed(answer) {
+  async #timed(answer, isCached = false) {
     const sentMs = Date.now(), told = await answer(), tookMs = Date.now() - sentMs;
-    if (tookMs <= this.#roundTripMs * 2) {
-      this.#behindMs = told.now_ms - (sentMs + tookMs / 2);
-      this.#roundTripMs = Math.min(tookMs, this.#roundTripMs);
-    }
+    const isBetter = isCached ? this.#roundTripMs == Infinity : tookMs <= this.#roundTripMs * 2;
+    if (isBetter) this.#behindMs = told.now_ms - (sentMs + tookMs / 2);
+    if (isBetter && !isCached) this.#roundTripMs = Math.min(tookMs, this.#roundTripMs);
     return told;
   }
   // Sales
   /** A page of the listed sales. */
   sales(query = {}, options) {
-    return this.#timed(() => this.#http.call("GET", "/public-sales", { query, open: true }, options));
+    return this.#timed(() => this.#http.call("GET", "/public-sales", { query, open: true }, options), true);
   }
   /** The state of a sale. */
   status(id, options) {

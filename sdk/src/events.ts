@@ -38,10 +38,6 @@ export function createEvents(): Events {
   const page = globalThis.document;
   let config: EventOptions | undefined, store: Record<string, any>, timer: ReturnType<typeof setTimeout>;
   let busy = false, failures = 0, resumeAt = 0, made = 0;
-  try {
-    (store = localStorage)[LOST] ||= 0;
-  } catch { store = { [LOST]: 0 }; }
-
   const visitor = (): string => config?.consent == 'full' ? store[VISITOR] ||= uuid() : '';
   const kept = () => Object.keys(store).filter(key => key.startsWith(EVENT)).sort();
   const forget = (keys: string[]) => keys.forEach(key => delete store[key]);
@@ -118,6 +114,9 @@ export function createEvents(): Events {
 
   const events: Events = {
     init(options) {
+      try {
+        (store = localStorage)[LOST] ||= 0;
+      } catch { store = { [LOST]: 0 }; }
       config = { ...options };
       events.consent(options.consent || 'full');
       if (options.page) events.track('page', { path: location.pathname });

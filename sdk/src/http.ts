@@ -167,9 +167,11 @@ async function refusal(answer: Response): Promise<WeirError> {
 
 /** Time until the next attempt in milliseconds; negative if the answer is final. */
 function pause({ status }: WeirError, headers: Headers | undefined, tries: number): number {
-  const seconds = headers?.get('retry-after');
-  const unknown = status == 0 || status == 408 || status == 429 || status > 501;
-  if (!seconds && !unknown) return -1;
+  const after = headers?.get('retry-after');
+  const isUnknown = status == 0 || status == 408 || status == 429 || status > 501;
+  if (!after && !isUnknown) return -1;
+  // Seconds, or a date.
+  const ms = after ? 1e3 * +after || Date.parse(after) - Date.now() : 0;
   // A random part spreads the requests of many pages.
-  return (seconds ? 1e3 * +seconds : Math.min(500 * 2 ** tries, 10_000)) * (1 + Math.random() / 5);
+  return (ms > 0 ? ms : Math.min(500 * 2 ** tries, 10_000)) * (1 + Math.random() / 5);
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -18,6 +19,12 @@ test('committed files are what the sources compile to', t => {
   assert.deepEqual(readdirSync(join(here, 'dist')).sort(), readdirSync(join(out, 'dist')).sort());
   for (const name of files) assert.ok(readFileSync(join(out, name), 'utf8') == read(name), `${name} is stale: run \`npm run build\` in sdk`);
   assert.ok(readFileSync(join(out, 'api.ts'), 'utf8') == read('src/api.ts'), 'src/api.ts is stale: run `npm run build` in sdk');
+});
+
+test('declarations compile in a strict project', () => {
+  const tsc = createRequire(import.meta.url).resolve('typescript/bin/tsc');
+  const options = '--noEmit --strict --target es2022 --module esnext --moduleResolution bundler --lib es2022,dom';
+  execFileSync(process.execPath, [tsc, ...options.split(' '), join(here, 'test/types.ts')], { stdio: 'inherit' });
 });
 
 test('package is small and has no dependencies', () => {
