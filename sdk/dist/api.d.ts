@@ -768,6 +768,11 @@ export interface components {
         };
         /** @description An order with its last payment. */
         PaidOrder: {
+            /**
+             * Format: int64
+             * @description Creation time, in milliseconds since the Unix epoch.
+             */
+            created_at_ms: number;
             /** @description The order's id. */
             order: string;
             /**
@@ -794,11 +799,6 @@ export interface components {
             status: components["schemas"]["OrderStatus"];
             /** @description The user's id. */
             user: string;
-            /**
-             * Format: int64
-             * @description Creation time, in milliseconds since the Unix epoch.
-             */
-            created_at_ms: number;
         };
         /** @description A payment. */
         Payment: {

@@ -770,6 +770,11 @@ export interface components {
         };
         /** @description An order with its last payment. */
         PaidOrder: {
+            /**
+             * Format: int64
+             * @description Creation time, in milliseconds since the Unix epoch.
+             */
+            created_at_ms: number;
             /** @description The order's id. */
             order: string;
             /**
@@ -796,11 +801,6 @@ export interface components {
             status: components["schemas"]["OrderStatus"];
             /** @description The user's id. */
             user: string;
-            /**
-             * Format: int64
-             * @description Creation time, in milliseconds since the Unix epoch.
-             */
-            created_at_ms: number;
         };
         /** @description A payment. */
         Payment: {
