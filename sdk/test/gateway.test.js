@@ -1,4 +1,4 @@
-// The client and openapi.json with a real gateway, origin and Redis: `cargo xtask test -p weir-tests --test e2e sdk`, or
+// The client and openapi.json with a real gateway, origin and Redis: `cargo xtask test -p weir-tests --test e2e storefront`, or
 // with WEIR_GATEWAY, WEIR_ADMIN and WEIR_ADMIN_TOKEN of `cargo xtask up` in the environment. Buys, so not for production.
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';

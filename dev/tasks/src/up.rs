@@ -59,16 +59,6 @@ pub struct Arguments {
     #[arg(long, value_name = "PORT", conflicts_with = "redis_url")]
     redis_port: Option<u16>,
 
-    /// Port of the sample shop [default: 10010]
-    #[arg(long, value_name = "PORT")]
-    storefront_port: Option<u16>,
-
-    /// Let pages of this origin use the gateway, such as https://shop.test:5173; repeatable
-    ///
-    /// Pages of any port of localhost and 127.0.0.1 already may.
-    #[arg(long = "origin", value_name = "URL", value_parser = page_origin)]
-    origins: Vec<String>,
-
     /// Use this running Redis instead, as redis://HOST:PORT
     #[arg(long, value_name = "URL")]
     redis_url: Option<String>,
@@ -93,6 +83,37 @@ pub struct Arguments {
     data: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, clap::Args)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them as the task's own description"
+)]
+#[group(skip)]
+pub struct ShopArguments {
+    /// Port of the sample shop [default: 10010]
+    #[arg(long, value_name = "PORT")]
+    storefront_port: Option<u16>,
+
+    /// Let pages of this origin use the gateway, such as https://shop.test:5173; repeatable
+    ///
+    /// Pages of any port of localhost and 127.0.0.1 already may.
+    #[arg(long = "origin", value_name = "URL", value_parser = page_origin)]
+    origins: Vec<String>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them as the task's own description"
+)]
+pub struct UpArguments {
+    #[command(flatten)]
+    stack: Arguments,
+
+    #[command(flatten)]
+    shop: ShopArguments,
+}
+
 /// The default for unset ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnnamedPorts {
@@ -103,14 +124,16 @@ pub enum UnnamedPorts {
 }
 
 /// Runs everything until it is stopped.
-pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let mut builder = prepare(arguments, tools, UnnamedPorts::Default)?;
+pub fn run(arguments: &UpArguments, tools: Options) -> Result<ExitCode> {
+    let UpArguments { stack, shop } = arguments;
+    let mut builder = prepare(stack, tools, UnnamedPorts::Default)?;
     // There is no native file with all filters yet.
     let has_all = Host::of_run() == Host::Wasm;
     builder = match has_all {
-        true => everything::of(builder, arguments),
-        false => arguments.for_local_pages(builder),
+        true => everything::of(builder, stack),
+        false => builder,
     };
+    builder = shop.for_pages(builder);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -118,8 +141,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             stack = start(builder) => stack?,
             () = stop.asked() => return Ok(ExitCode::SUCCESS),
         };
-        let shop = arguments.storefront(&stack, UnnamedPorts::Default, has_all);
-        let shop = shop.await?;
+        let shop = shop.serve(&stack, UnnamedPorts::Default, has_all).await?;
         match has_all {
             true => println!("{}", everything::begin(&stack, &shop).await?),
             false => println!("{}", describe(&stack, Some(&shop), "demo")),
@@ -207,31 +229,6 @@ impl Arguments {
         self.gateway_port.unwrap_or(GATEWAY_PORT)
     }
 
-    /// Lets pages of local ports and of `--origin` use the gateway.
-    pub(crate) fn for_local_pages(&self, builder: Builder) -> Builder {
-        let origins = self.origins.clone();
-        builder.edit_config(move |config| config.cors_for_local_pages(&origins))
-    }
-
-    /// Creates the sample shop's sale and serves the shop for the stack's gateway, with events if `has_events`.
-    pub(crate) async fn storefront(
-        &self,
-        stack: &Stack,
-        unnamed: UnnamedPorts,
-        has_events: bool,
-    ) -> Result<Storefront> {
-        let port = match (self.storefront_port, unnamed) {
-            (Some(port), _) => port,
-            (None, UnnamedPorts::Default) => STOREFRONT_PORT,
-            (None, UnnamedPorts::Free) => 0,
-        };
-        if port > 0 {
-            ports::check(port, "--storefront-port")?;
-        }
-        stack.open_storefront(DROP_STARTS_IN).await?;
-        Storefront::start(port, &stack.gateway_url(), has_events).await
-    }
-
     fn builder(&self, unnamed: UnnamedPorts) -> Result<Builder> {
         let port = |named: Option<u16>, default: u16, flag: &str| -> Result<Option<u16>> {
             let port = match (named, unnamed) {
@@ -269,6 +266,33 @@ impl Arguments {
             builder = builder.data_dir(dir);
         }
         Ok(builder)
+    }
+}
+
+impl ShopArguments {
+    /// Lets pages of local ports and of `--origin` use the gateway.
+    pub(crate) fn for_pages(&self, builder: Builder) -> Builder {
+        let origins = self.origins.clone();
+        builder.edit_config(move |config| config.cors_for_local_pages(&origins))
+    }
+
+    /// Creates the sample shop's sale and serves the shop for the stack's gateway, with events if `has_events`.
+    pub(crate) async fn serve(
+        &self,
+        stack: &Stack,
+        unnamed: UnnamedPorts,
+        has_events: bool,
+    ) -> Result<Storefront> {
+        let port = match (self.storefront_port, unnamed) {
+            (Some(port), _) => port,
+            (None, UnnamedPorts::Default) => STOREFRONT_PORT,
+            (None, UnnamedPorts::Free) => 0,
+        };
+        if port > 0 {
+            ports::check(port, "--storefront-port")?;
+        }
+        stack.open_storefront(DROP_STARTS_IN).await?;
+        Storefront::start(port, &stack.gateway_url(), has_events).await
     }
 }
 

@@ -117,6 +117,9 @@ pub struct Arguments {
     once: bool,
 
     #[command(flatten)]
+    shop: up::ShopArguments,
+
+    #[command(flatten)]
     up: up::Arguments,
 }
 
@@ -141,7 +144,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         .holds_may_expire()
         .links(link::domains(ports.links))
         .edit_config(|config| config.room_before_gate(room::CONFIG));
-    let builder = arguments.up.for_local_pages(builder);
+    let builder = arguments.shop.for_pages(builder);
     let builder = match arguments.up.has_kafka() {
         true => builder,
         false => builder.events(),
@@ -155,7 +158,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         };
         print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
-            let shop = arguments.up.storefront(&stack, unnamed, false).await?;
+            let shop = arguments.shop.serve(&stack, unnamed, false).await?;
             println!("{}", up::describe(&stack, Some(&shop), "another"));
             up::stay_up(&mut stack, &mut stop).await?;
         }

@@ -34,7 +34,6 @@ pub fn of(builder: Builder, arguments: &Arguments) -> Builder {
         .fitment()
         .edit_config(EnvoyConfig::event_keys_for_any_page)
         .edit_config(EnvoyConfig::room_before_sales);
-    let builder = arguments.for_local_pages(builder);
     match arguments.has_kafka() {
         true => builder,
         false => builder.events(),
