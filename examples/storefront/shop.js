@@ -108,7 +108,7 @@ function saleState(sale, show = () => {}) {
     else if (now.state == 'scheduled') say(text, now.startsInMs ? `Starts ${time(sale.starts_at_ms)}` : 'Opening…');
     else say(text, STATES[now.state] ?? '', 'bad');
     show(now);
-  }, { everyMs: 5_000 });
+  }, { everyMs: 20_000 });
   return box;
 }
 
