@@ -134,7 +134,7 @@ function buyBox(product, sale) {
   const text = h('p', { class: 'notice', role: 'status' }), bar = h('div', { class: 'bar', hidden: true });
   const stop = h('button', { type: 'button', class: 'quiet', hidden: true }, 'Leave the line');
   const buy = h('button', { type: 'button', class: 'primary', disabled: true, 'aria-describedby': `state-${sale.id}` }, 'Buy now');
-  const placed = h('div');
+  const placed = h('div', { class: 'placed' });
   let isOpen = false, isBusy = false;
   const button = () => buy.disabled = !isOpen || isBusy;
 
