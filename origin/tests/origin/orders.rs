@@ -521,8 +521,9 @@ async fn user_lists_only_own_orders_of_all_sales() {
     let (of_carol, _) = own_orders(&world, "carol", &after).await;
     assert_eq!(of_carol, [""; 0]);
     for query in ["?limit=0", "?limit=101", "?after=x", "?user=alice"] {
-        let refused = world.as_user("bob", "GET", &format!("/my-orders{query}"));
-        assert_eq!(refused.await.code(), "invalid_query", "{query}");
+        let path = format!("/my-orders{query}");
+        let refused = world.as_user("bob", "GET", &path).await;
+        assert_eq!(refused.code(), "invalid_query", "{query}");
     }
     let unsigned = Request::get("/my-orders").body(Body::empty()).unwrap();
     assert_eq!(world.public(unsigned).await.status, 401);
