@@ -310,7 +310,7 @@ fn missing_user_routes_are_reported() {
     drop_named(&mut tree, ROUTES, "garage");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
     one("weir.yaml", "sale-routes", |tree| {
-        let at_ = route(tree, "order");
+        let at_ = route(tree, "history");
         *at(tree, &format!("{ROUTES}/{at_}/route/cluster")) = "weir_redis_upstream".into();
     });
     one("weir.yaml", "identify-prefixes", |tree| {
