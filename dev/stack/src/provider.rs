@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::http::{self, Method, Response};
@@ -216,7 +216,7 @@ async fn decide(caller: &Caller, payment: &str, request: Request<Incoming>) -> A
     };
     match (is_browser, shop.json()) {
         (true, Ok(shop)) => {
-            let title = match shop["state"].as_str() {
+            let title = match shop.get("state").and_then(Value::as_str) {
                 Some("paid") => "Paid",
                 Some("failed") => "Declined",
                 _ => "Paid too late: your money will be returned",
@@ -264,12 +264,11 @@ fn refusal(status: StatusCode, error: &str, message: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::BodyExt;
 
     /// A shop that confirms the state of each callback.
     async fn shop(request: Request<Incoming>) -> Answer {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        let callback: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let callback: Value = serde_json::from_slice(&body).unwrap();
         let state = json!({ "state": callback["state"] });
         hyper::Response::new(Full::new(state.to_string().into()))
     }
