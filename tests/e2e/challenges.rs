@@ -18,7 +18,8 @@ use weir_stack::report::SilentReporter;
 use weir_stack::{GatewayOptions, Stack, ports, tools};
 use weir_tests::{Browser, Server, response, stock_balance, verdict};
 
-const SOLVER: &str = include_str!("../../sdk/weir-challenge.js");
+const CLIENT: &str = include_str!("../../sdk/dist/weir.js");
+const WORKER: &str = include_str!("../../sdk/dist/weir-worker.js");
 
 /// A low difficulty, so that tests need not wait.
 const BITS: u32 = 10;
@@ -269,15 +270,15 @@ async fn any_solution_passes_when_sale_may_continue_without_captcha() -> Result<
     Ok(())
 }
 
-/// A page with the solver, and a checkout that requires two challenges, fails once, and then issues a token.
+/// A page with the client, and a checkout that requires two challenges, fails once, and then issues a token.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_solves_its_challenge() -> Result<()> {
-    let page =
-        "<!doctype html><title>shop</title><script src=\"/weir-challenge.js\"></script><p>a shop";
+    let page = "<!doctype html><title>shop</title><p>a shop<script type=\"module\">\
+         import { Weir } from '/weir.js'; window.weir = new Weir();</script>";
     let observed = Arc::new(Mutex::new(Vec::new()));
     let (book, text) = (Arc::clone(&observed), format!("k1.{}.tag", "p".repeat(180)));
     let asks =
-        json!({ "challenge": { "proof_of_work": { "text": text, "bits": BITS } } }).to_string();
+        json!({ "error": "challenge_required", "challenge": { "proof_of_work": { "text": text, "bits": BITS } } }).to_string();
     let respond = move |request: &hyper::Request<()>, _: hyper::body::Bytes| {
         let solution = request.headers().get("x-weir-solution");
         let solution = solution
@@ -285,8 +286,9 @@ async fn page_solves_its_challenge() -> Result<()> {
             .map(str::to_owned);
         match request.uri().path() {
             "/" => response(200, "text/html", page),
-            "/weir-challenge.js" => response(200, "text/javascript", SOLVER),
-            "/checkout" => {
+            "/weir.js" => response(200, "text/javascript", CLIENT),
+            "/weir-worker.js" => response(200, "text/javascript", WORKER),
+            "/sales/s/checkout" => {
                 let Ok(mut observed) = book.lock() else {
                     return response(500, "text/plain", "");
                 };
@@ -294,7 +296,11 @@ async fn page_solves_its_challenge() -> Result<()> {
                 match observed.len() {
                     1 | 2 => response(403, "application/problem+json", asks.clone()),
                     3 => response(503, "application/problem+json", "{}"),
-                    _ => response(200, "application/json", r#"{"token":"t"}"#),
+                    _ => response(
+                        200,
+                        "application/json",
+                        r#"{"token":"t","usable_at_ms":0,"expires_at_ms":1,"now_ms":0}"#,
+                    ),
                 }
             }
             _ => response(404, "text/plain", ""),
@@ -307,7 +313,7 @@ async fn page_solves_its_challenge() -> Result<()> {
     browser
         .open(&format!("http://{}/", server.address()))
         .await?;
-    let script = "weirChallenge.checkout('/checkout').then(answer => answer.json()).then(json => window.got = json.token)";
+    let script = "weir.token('s').then(token => window.got = token)";
     browser.run(script, &[]).await?;
     browser.until("return window.got === 't'", &[]).await?;
     let observed = observed
@@ -323,10 +329,4 @@ async fn page_solves_its_challenge() -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// The solver is small, because a page waits for it.
-#[test]
-fn challenge_solver_is_small() {
-    assert!(SOLVER.len() <= 4_608, "{} bytes", SOLVER.len());
 }

@@ -41,7 +41,15 @@ async fn cross_site_page_reads_answers_and_preflight_costs_nothing() -> Result<(
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "idempotency-key"),
     ];
-    for path in [buy, "/sales/s/checkout", "/public-sales", "/orders/x"] {
+    for path in [
+        buy,
+        "/sales/s/checkout",
+        "/public-sales",
+        "/orders/x",
+        "/my-orders",
+        "/history/join",
+        "/fitment/check",
+    ] {
         let preflight = ask(&stack, Method::OPTIONS, path, SHOP, &wants).await?;
         assert_eq!(preflight.status, 200, "{path}: {preflight:?}");
         assert_eq!(preflight.header(ALLOWED), Some(SHOP), "{path}");

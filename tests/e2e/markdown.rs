@@ -27,12 +27,16 @@ fn is_relative(target: &str) -> bool {
     !is_elsewhere && !target.is_empty()
 }
 
+/// Folders with files of others.
+const FOREIGN: [&str; 2] = ["target", "node_modules"];
+
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     let entries = std::fs::read_dir(folder);
     for entry in entries.with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        if path.is_dir() && !name.is_some_and(|name| name.starts_with('.') || name == "target") {
+        let is_foreign = |name: &str| name.starts_with('.') || FOREIGN.contains(&name);
+        if path.is_dir() && !name.is_some_and(is_foreign) {
             documents(&path, found)?;
         } else if path.extension().is_some_and(|ending| ending == "md") {
             found.push(path);

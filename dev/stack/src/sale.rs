@@ -19,6 +19,11 @@ const OPEN_FOR_MS: u128 = 3_600_000;
 const KNOWN_LIMIT: Duration = Duration::from_secs(30);
 const KNOWN_POLL: Duration = Duration::from_millis(50);
 
+/// Already exists: the data folder is from an earlier run.
+const CONFLICT: u16 = 409;
+/// The origin was started without this area.
+const NOT_FOUND: u16 = 404;
+
 /// Every worker has its own VM that polls separately, and a connection reaches one worker. This many consecutive probes
 /// over new connections must find the sale.
 const KNOWN_IN_A_ROW: u32 = 20;
@@ -122,6 +127,29 @@ impl Stack {
             204 => Ok(Value::Null),
             _ => answer.json(),
         }
+    }
+
+    /// Creates or replaces an object through the origin's admin port, unless an earlier run on the same data created it.
+    /// An origin without that area changes nothing.
+    ///
+    /// # Errors
+    /// The origin refuses it.
+    pub async fn ensure(&self, method: Method, path: &str, body: &Value) -> Result<()> {
+        let token = format!("Bearer {}", self.admin_token);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let url = format!("{}{path}", self.origin_admin_url());
+        let answer = http::send(method, &url, &headers, body.to_string()).await?;
+        let is_there = matches!(answer.status, 200..300 | CONFLICT | NOT_FOUND);
+        ensure!(
+            is_there,
+            "the origin answered {} to {path}: {}",
+            answer.status,
+            answer.text()
+        );
+        Ok(())
     }
 
     /// Adds `units` to a running sale, or withdraws them if negative. The same `key` identifies the same change.

@@ -70,7 +70,7 @@ enum Task {
     ///
     /// Builds what is out of date first. Prints the URLs and commands to try. If one of the three exits, prints its name
     /// and the end of its log, and stops the others.
-    Up(up::Arguments),
+    Up(up::UpArguments),
 
     /// Run a demo: start everything, and play a whole flash sale with people and bots
     ///

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_stack::native::Host;
 use weir_stack::report::{Console, ProgressReporter};
+use weir_stack::storefront::Storefront;
 use weir_stack::tools::{self, Options, WasmToolchain};
 use weir_stack::wasm::{self, Messages};
 use weir_stack::{Builder, Stack, ports};
@@ -25,6 +26,10 @@ const ORIGIN_PORT: u16 = 8080;
 const ORIGIN_ADMIN_PORT: u16 = 8081;
 const ENVOY_ADMIN_PORT: u16 = 9901;
 const REDIS_PORT: u16 = 6390;
+const STOREFRONT_PORT: u16 = 10_010;
+
+/// Time to look at the countdown of the sample shop.
+const DROP_STARTS_IN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, clap::Args)]
 #[expect(
@@ -78,6 +83,37 @@ pub struct Arguments {
     data: Option<PathBuf>,
 }
 
+#[derive(Debug, Clone, clap::Args)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them as the task's own description"
+)]
+#[group(skip)]
+pub struct ShopArguments {
+    /// Port of the sample shop [default: 10010]
+    #[arg(long, value_name = "PORT")]
+    storefront_port: Option<u16>,
+
+    /// Let pages of this origin use the gateway, such as https://shop.test:5173; repeatable
+    ///
+    /// Pages of any port of localhost and 127.0.0.1 already may.
+    #[arg(long = "origin", value_name = "URL", value_parser = page_origin)]
+    origins: Vec<String>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+#[expect(
+    missing_docs,
+    reason = "clap would print them as the task's own description"
+)]
+pub struct UpArguments {
+    #[command(flatten)]
+    stack: Arguments,
+
+    #[command(flatten)]
+    shop: ShopArguments,
+}
+
 /// The default for unset ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnnamedPorts {
@@ -88,17 +124,16 @@ pub enum UnnamedPorts {
 }
 
 /// Runs everything until it is stopped.
-pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
-    let mut builder = prepare(arguments, tools, UnnamedPorts::Default)?;
+pub fn run(arguments: &UpArguments, tools: Options) -> Result<ExitCode> {
+    let UpArguments { stack, shop } = arguments;
+    let mut builder = prepare(stack, tools, UnnamedPorts::Default)?;
     // There is no native file with all filters yet.
     let has_all = Host::of_run() == Host::Wasm;
-    if has_all {
-        builder = everything::of(
-            builder,
-            arguments.chosen_gateway_port(),
-            arguments.has_kafka(),
-        );
-    }
+    builder = match has_all {
+        true => everything::of(builder, stack),
+        false => builder,
+    };
+    builder = shop.for_pages(builder);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut stop = Stop::new()?;
@@ -106,9 +141,10 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
             stack = start(builder) => stack?,
             () = stop.wait_for_signal() => return Ok(ExitCode::SUCCESS),
         };
+        let shop = shop.serve(&stack, UnnamedPorts::Default, has_all).await?;
         match has_all {
-            true => println!("{}", everything::begin(&stack).await?),
-            false => println!("{}", describe(&stack, "demo")),
+            true => println!("{}", everything::begin(&stack, &shop).await?),
+            false => println!("{}", describe(&stack, Some(&shop), "demo")),
         }
         stay_up(&mut stack, &mut stop).await
     })
@@ -233,6 +269,45 @@ impl Arguments {
     }
 }
 
+impl ShopArguments {
+    /// Lets pages of local ports and of `--origin` use the gateway.
+    pub(crate) fn for_pages(&self, builder: Builder) -> Builder {
+        let origins = self.origins.clone();
+        builder.edit_config(move |config| config.cors_for_local_pages(&origins))
+    }
+
+    /// Creates the sample shop's sale and serves the shop for the stack's gateway, with events if `has_events`.
+    pub(crate) async fn serve(
+        &self,
+        stack: &Stack,
+        unnamed: UnnamedPorts,
+        has_events: bool,
+    ) -> Result<Storefront> {
+        let port = match (self.storefront_port, unnamed) {
+            (Some(port), _) => port,
+            (None, UnnamedPorts::Default) => STOREFRONT_PORT,
+            (None, UnnamedPorts::Free) => 0,
+        };
+        if port > 0 {
+            ports::check(port, "--storefront-port")?;
+        }
+        stack.open_storefront(DROP_STARTS_IN).await?;
+        Storefront::start(port, &stack.gateway_url(), has_events).await
+    }
+}
+
+/// An origin as browsers send it: scheme and host without a path.
+fn page_origin(text: &str) -> Result<String, String> {
+    let host = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
+    match host.is_some_and(is_host) {
+        true => Ok(text.to_lowercase()),
+        false => Err("must be a scheme and a host, such as http://localhost:5173".to_owned()),
+    }
+}
+
 /// A request to stop: Ctrl-C or SIGTERM.
 pub struct Stop {
     interrupt: Signal,
@@ -258,7 +333,13 @@ impl Stop {
 }
 
 /// The URLs, and three commands to try with a sale named `sale`.
-pub fn describe(stack: &Stack, sale: &str) -> String {
+pub fn describe(stack: &Stack, shop: Option<&Storefront>, sale: &str) -> String {
+    let shop = shop.map_or_else(String::new, |shop| {
+        format!(
+            "\na shop        {} (its drop starts in half a minute)\n",
+            shop.url()
+        )
+    });
     let (gateway_url, origin_url) = (stack.gateway_url(), stack.origin_url());
     let (origin_admin_url, envoy_admin_url) = (stack.origin_admin_url(), stack.envoy_admin_url());
     let redis_url = stack.redis_url();
@@ -267,7 +348,7 @@ pub fn describe(stack: &Stack, sale: &str) -> String {
     let token = "-H \"authorization: Bearer $WEIR_ADMIN_TOKEN\"";
     let sale_json = sale_json(sale);
     format!(
-        "\n\
+        "{shop}\n\
          gateway       {gateway_url}\n\
          origin        {origin_url}\n\
          origin admin  {origin_admin_url}\n\

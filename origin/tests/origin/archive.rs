@@ -93,6 +93,8 @@ async fn is_archived(world: &World, paths: &[String]) {
             (response.status.as_u16(), &response.body["status"]),
             (200, &json!(status))
         );
+        let own = world.as_user(name, "GET", "/my-orders").await;
+        assert_eq!(own.body["orders"][0]["status"], status, "{own:?}");
     }
     let again = world
         .as_user("bob", "POST", &format!("{}/cancel", paths[1]))

@@ -472,3 +472,59 @@ async fn block_lost_by_redis_is_rewritten() {
     let reply = world.redis(is_member.arg(set).arg("mallory")).await;
     assert_eq!(reply, redis::Value::Int(1));
 }
+
+/// The ids of a page of a user's own orders, and its `next`.
+async fn own_orders(world: &World, name: &str, query: &str) -> (Vec<String>, Value) {
+    let page = world
+        .as_user(name, "GET", &format!("/my-orders{query}"))
+        .await;
+    assert_eq!(page.status, 200, "{page:?}");
+    let orders = page.body["orders"].as_array().unwrap();
+    assert!(orders.iter().all(|order| order["user"] == name), "{page:?}");
+    let time = |order: &Value| order["created_at_ms"].as_u64().unwrap();
+    assert!(orders.is_sorted_by(|one, next| time(one) >= time(next)));
+    let ids = orders.iter().map(|order| order["order"].as_str().unwrap());
+    (ids.map(str::to_owned).collect(), page.body["next"].clone())
+}
+
+#[tokio::test]
+async fn user_lists_only_own_orders_of_all_sales() {
+    let world = World::new().await;
+    let mut of_alice = std::collections::BTreeSet::new();
+    for sale in ["a", "b", "c"] {
+        world.sale_with(sale, 8, json!({})).await;
+        for name in ["alice", "bob"] {
+            let made = world.order(&world.claim(sale, name).await).await;
+            if name == "alice" {
+                of_alice.insert(made.body["order"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    let (mut seen, next) = own_orders(&world, "alice", "?limit=2").await;
+    assert_eq!(seen.len(), 2);
+    let after = format!("?limit=2&after={}", next.as_str().unwrap());
+    let (rest, next) = own_orders(&world, "alice", &after).await;
+    assert_eq!((rest.len(), next), (1, Value::Null));
+    seen.extend(rest);
+    assert_eq!(
+        seen.into_iter().collect::<std::collections::BTreeSet<_>>(),
+        of_alice
+    );
+
+    let path = format!("/orders/{}", of_alice.first().unwrap());
+    let payment = world.start_payment("alice", &path).await;
+    let page = world.as_user("alice", "GET", "/my-orders").await;
+    let orders = page.body["orders"].as_array().unwrap();
+    let paying = orders.iter().find(|order| !order["payment"].is_null());
+    assert_eq!(paying.unwrap()["payment"]["payment"], payment);
+    // The cursor of another user shows nothing more.
+    let (of_carol, _) = own_orders(&world, "carol", &after).await;
+    assert_eq!(of_carol, [""; 0]);
+    for query in ["?limit=0", "?limit=101", "?after=x", "?user=alice"] {
+        let path = format!("/my-orders{query}");
+        let refused = world.as_user("bob", "GET", &path).await;
+        assert_eq!(refused.code(), "invalid_query", "{query}");
+    }
+    let unsigned = Request::get("/my-orders").body(Body::empty()).unwrap();
+    assert_eq!(world.public(unsigned).await.status, 401);
+}

@@ -237,7 +237,7 @@ fn each_code_for_buyers_has_a_message() {
     let mut missing = BTreeSet::new();
     let paths = contract::DOCUMENT["paths"].as_object().unwrap();
     let is_buyers = |path: &str| {
-        ["/orders", "/sales", "/public-sales"]
+        ["/orders", "/my-orders", "/sales", "/public-sales"]
             .iter()
             .any(|start| path.starts_with(start))
     };

@@ -36,6 +36,7 @@ impl Visit {
         let pages = BTreeMap::from([
             ("/", ("text/html", PAGE)),
             ("/weir-events.js", ("text/javascript", SDK)),
+            ("/join", ("application/json", r#"{"joined":2}"#)),
             ("/elsewhere", ("text/html", "<p>elsewhere")),
         ]);
         let gateway = EventGateway::start(Some(CONFIG), pages).await?;
@@ -107,6 +108,10 @@ async fn page_sends_its_view_and_tracked_events() -> Result<()> {
             .is_some_and(|text| text.contains(&format!("weir_visitor={visitor}"))),
         "{cookie}"
     );
+    let own = visit.browser.run("return weir.visitor()", &[]).await?;
+    assert_eq!(own, Value::from(visitor.to_string()));
+    let joined = "return weir.join('/join')";
+    assert_eq!(visit.browser.run(joined, &[]).await?, 2);
     for (id, event) in &events {
         assert!(
             id.len() == 36 && id.as_bytes()[14] == b'4',

@@ -22,6 +22,9 @@ const ORDER: &str = "weir-doctor";
 /// The origin's route for orders.
 const ORDERS: &str = "/orders";
 
+/// The route of a user's own orders.
+const MY_ORDERS: &str = "/my-orders";
+
 /// The route of a user's garage, and of one vehicle in it.
 const GARAGE: &str = "/fitment/garage";
 const GARAGE_VEHICLE: &str = "/fitment/garage/1000001";
@@ -333,12 +336,13 @@ impl<'a> Sale<'a> {
             .collect()
     }
 
-    /// Routes that public pages of a shop may read. A missing one is a warning, because not every shop needs them.
+    /// Routes that pages of a shop may read. A missing one is a warning, because not every shop needs them.
     fn public_routes(&self, origin: &str) -> Vec<Diagnostic> {
         let draw = format!("/sales/{SALE}/draw");
         let entries = format!("{draw}/entries");
         let promised = [
             ("GET", "/public-sales", "pages cannot list sales"),
+            ("GET", MY_ORDERS, "users cannot list their orders"),
             ("GET", &draw, "draws cannot be verified"),
             ("GET", &entries, "draws cannot be verified"),
         ];
@@ -385,7 +389,7 @@ impl<'a> Sale<'a> {
 
     /// The origin accepts a user only with the gate's signature.
     fn identified(&self) -> Vec<Diagnostic> {
-        let mut needed = vec!["/sales/", "/orders/"];
+        let mut needed = vec!["/sales/", "/orders/", MY_ORDERS];
         if self.gateway.origin.is_some_and(|facts| facts.has_history) {
             needed.push("/history");
         }
@@ -407,7 +411,7 @@ impl<'a> Sale<'a> {
                 "identify_prefixes lack {}: the origin does not get the user there, and answers 401",
                 missing.join(", ")
             ),
-            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/history\", \"/fitment/garage\"]",
+            "set \"identify_prefixes\": [\"/sales/\", \"/orders/\", \"/my-orders\", \"/history\", \"/fitment/garage\"]",
         )]
     }
 }

@@ -290,14 +290,16 @@ fn virtual_host_without_gate_needs_no_sale_routes() {
 
 #[test]
 fn missing_user_routes_are_reported() {
-    for name in ["order", "history", "payment-callback"] {
+    for name in ["history", "payment-callback"] {
         let mut tree = shipped("weir.yaml");
         drop_named(&mut tree, ROUTES, name);
         assert_eq!(checks(tree), ["sale-routes"], "{name}");
     }
-    let mut tree = shipped("weir.yaml");
-    drop_named(&mut tree, ROUTES, "pay-or-cancel");
-    assert_eq!(checks(tree), ["sale-routes", "sale-routes"]);
+    for name in ["order", "pay-or-cancel"] {
+        let mut tree = shipped("weir.yaml");
+        drop_named(&mut tree, ROUTES, name);
+        assert_eq!(checks(tree), ["sale-routes", "sale-routes"], "{name}");
+    }
     let mut tree = shipped("weir.yaml");
     drop_named(&mut tree, ROUTES, "public-sales");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
@@ -308,17 +310,17 @@ fn missing_user_routes_are_reported() {
     drop_named(&mut tree, ROUTES, "garage");
     assert_eq!(checks(tree), ["sale-routes"; 3]);
     one("weir.yaml", "sale-routes", |tree| {
-        let at_ = route(tree, "order");
+        let at_ = route(tree, "history");
         *at(tree, &format!("{ROUTES}/{at_}/route/cluster")) = "weir_redis_upstream".into();
     });
     one("weir.yaml", "identify-prefixes", |tree| {
         edit_settings(tree, GATE, |json| {
-            json["identify_prefixes"] = json!(["/sales/", "/history", "/fitment/garage"])
+            json["identify_prefixes"] = json!(["/sales/", "/my-orders", "/history", "/fitment/garage"])
         });
     });
     one("weir.yaml", "identify-prefixes", |tree| {
         edit_settings(tree, GATE, |json| {
-            json["identify_prefixes"] = json!(["/sales/", "/orders/", "/history"])
+            json["identify_prefixes"] = json!(["/sales/", "/orders/", "/my-orders", "/history"])
         });
     });
     one("weir.yaml", "origin-exposed", |tree| {

@@ -31,6 +31,7 @@ mod pip;
 mod promtool;
 mod redis;
 mod rust;
+mod sdk;
 mod vale;
 
 pub use actionlint::Actionlint;
@@ -60,6 +61,7 @@ pub use peers::Peer;
 pub use promtool::Promtool;
 pub use redis::Redis;
 pub use rust::{Source, TARGET, WasmToolchain};
+pub use sdk::SdkModules;
 pub use vale::Vale;
 
 use crate::report::Reporter;

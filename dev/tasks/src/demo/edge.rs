@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         if !arguments.once {
             let edge = stack.worker.as_ref().map(|worker| worker.address);
             let edge = edge.context("the edge has stopped")?;
-            println!("{}", up::describe(&stack, "another"));
+            println!("{}", up::describe(&stack, None, "another"));
             println!("The edge is at http://{edge} and accepts the same requests as the gateway.");
             up::stay_up(&mut stack, &mut stop).await?;
         }

@@ -117,6 +117,9 @@ pub struct Arguments {
     once: bool,
 
     #[command(flatten)]
+    shop: up::ShopArguments,
+
+    #[command(flatten)]
     up: up::Arguments,
 }
 
@@ -141,6 +144,7 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         .holds_may_expire()
         .links(link::domains(ports.links))
         .edit_config(|config| config.room_before_gate(room::CONFIG));
+    let builder = arguments.shop.for_pages(builder);
     let builder = match arguments.up.has_kafka() {
         true => builder,
         false => builder.events(),
@@ -154,7 +158,8 @@ pub fn run(arguments: &Arguments, tools: Options) -> Result<ExitCode> {
         };
         print_report(&report, arguments.report.as_deref())?;
         if !arguments.once {
-            println!("{}", up::describe(&stack, "another"));
+            let shop = arguments.shop.serve(&stack, unnamed, false).await?;
+            println!("{}", up::describe(&stack, Some(&shop), "another"));
             up::stay_up(&mut stack, &mut stop).await?;
         }
         Ok(code(&report))

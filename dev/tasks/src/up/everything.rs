@@ -5,7 +5,10 @@ use serde_json::json;
 use weir_stack::envoy::EnvoyConfig;
 use weir_stack::http::Method;
 use weir_stack::sale::sale_json;
+use weir_stack::storefront::Storefront;
 use weir_stack::{Builder, Stack};
+
+use super::Arguments;
 
 /// The host of links in `envoy/all.yaml`. Browsers resolve it to this machine.
 const LINK_HOST: &str = "link.localhost";
@@ -15,24 +18,23 @@ const SALE: &str = "demo";
 const UNITS: u64 = 500;
 const SHARDS: u32 = 4;
 /// The event types in the examples of `docs/events.md` and of the SDK.
-const EVENT_TYPES: [&str; 3] = ["cart", "page", "view"];
-/// Already exists: the data folder is from an earlier run.
-const CONFLICT: u16 = 409;
+const EVENT_TYPES: [&str; 4] = ["cart", "page", "view", "weir.lost"];
 
 /// Enables all filters, and the origin's part for each. Without Kafka, events are stored in files.
-pub fn of(builder: Builder, gateway_port: u16, has_kafka: bool) -> Builder {
+pub fn of(builder: Builder, arguments: &Arguments) -> Builder {
     let domain = json!({
         "id": "s",
         "hosts": [LINK_HOST],
         "scheme": "http",
-        "port": gateway_port,
+        "port": arguments.chosen_gateway_port(),
     });
     let builder = builder
         .all_filters()
         .links(json!({ "domains": [domain] }).to_string())
         .fitment()
-        .edit_config(EnvoyConfig::for_local_pages);
-    match has_kafka {
+        .edit_config(EnvoyConfig::event_keys_for_any_page)
+        .edit_config(EnvoyConfig::room_before_sales);
+    match arguments.has_kafka() {
         true => builder,
         false => builder.events(),
     }
@@ -42,7 +44,7 @@ pub fn of(builder: Builder, gateway_port: u16, has_kafka: bool) -> Builder {
 ///
 /// # Errors
 /// The origin refuses one of them.
-pub async fn begin(stack: &Stack) -> Result<String> {
+pub async fn begin(stack: &Stack, shop: &Storefront) -> Result<String> {
     make(stack, "/sales", &sale_json(SALE, UNITS, SHARDS)?).await?;
     stack.warm_sale(SALE).await?;
     for name in EVENT_TYPES {
@@ -50,17 +52,13 @@ pub async fn begin(stack: &Stack) -> Result<String> {
     }
     make(stack, "/links", &json!({ "target": TARGET, "code": CODE })).await?;
     stack.wait_until_known(SALE).await?;
-    Ok(text(stack))
+    Ok(text(stack, shop))
 }
 
 /// Creates an object, unless an earlier run on the same data created it.
 async fn make(stack: &Stack, path: &str, body: &serde_json::Value) -> Result<()> {
-    let text = body.to_string();
-    let Err(error) = stack.admin(Method::POST, path, &text, 201).await else {
-        return Ok(());
-    };
-    let again = stack.admin(Method::POST, path, &text, CONFLICT).await;
-    again.map(drop).map_err(|_| error).context("to begin with")
+    let made = stack.ensure(Method::POST, path, body).await;
+    made.context("cannot create the initial data")
 }
 
 /// Registers an event type that accepts any attributes, unless it exists.
@@ -69,11 +67,12 @@ async fn make_type(stack: &Stack, name: &str) -> Result<()> {
     if stack.admin(Method::GET, &path, "", 200).await.is_ok() {
         return Ok(());
     }
-    let response = stack.admin(Method::PUT, &path, "{}", 201).await;
-    response.map(drop).context("to begin with")
+    let created = stack.ensure(Method::PUT, &path, &json!({})).await;
+    created.context("cannot create the initial data")
 }
 
-fn text(stack: &Stack) -> String {
+fn text(stack: &Stack, shop: &Storefront) -> String {
+    let shop = shop.url();
     let gateway = stack.gateway_url();
     let port = gateway.rsplit(':').next().unwrap_or_default();
     let admin = stack.origin_admin_url();
@@ -82,6 +81,7 @@ fn text(stack: &Stack) -> String {
     // Reads the token from its file, because a secret on the screen may end up in a log.
     format!(
         "\n\
+         a shop        {shop} (its drop starts in half a minute)\n\
          a sale        {gateway}/sales/{SALE}\n    \
          curl -i -H 'x-user-id: ada' -X POST {gateway}/sales/{SALE}/orders\n\
          a short link  http://{LINK_HOST}:{port}/{CODE}\n    \

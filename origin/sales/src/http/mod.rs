@@ -79,6 +79,7 @@ pub fn public() -> Api<Sales> {
                 BARRED,
             ]),
         )
+        .route(routes!(user_orders::list), user)
         .route(routes!(user_orders::get), order)
         .route(
             routes!(payments::start),

@@ -206,7 +206,7 @@ fn read_status(word: &str) -> Result<OrderStatus, Problem> {
     })
 }
 
-fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
+pub(super) fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
     let cursor = text.split_once('.').and_then(|(at_ms, id)| {
         Some(OrderCursor {
             created_at_ms: at_ms.parse().ok()?,
@@ -214,6 +214,12 @@ fn read_cursor(text: &str) -> Result<OrderCursor, Problem> {
         })
     });
     cursor.ok_or_else(|| Problem::invalid_query("after: must be the `next` of an earlier page"))
+}
+
+/// The `next` of a page of at most `limit` orders.
+pub(super) fn next_cursor(found: &[FoundOrder], limit: usize) -> Option<String> {
+    let last = found.last().filter(|_| found.len() == limit)?;
+    Some(format!("{}.{}", last.order.created_at_ms, last.order.id))
 }
 
 /// List orders of a sale or a user, including archived sales
@@ -241,8 +247,7 @@ pub(super) async fn list(
         .search()
         .find_orders(&filter, after.as_ref(), limit);
     let found = found.await?;
-    let last = found.last().filter(|_| found.len() == limit);
-    let next = last.map(|last| format!("{}.{}", last.order.created_at_ms, last.order.id));
+    let next = next_cursor(&found, limit);
     let orders = found.into_iter().map(Into::into).collect();
     Ok(Json(DeskOrderList { orders, next }))
 }

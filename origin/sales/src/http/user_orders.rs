@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
 use tracing::{error, warn};
 use utoipa::ToSchema;
@@ -12,18 +12,19 @@ use weir_base::headers;
 use weir_base::id::UserId;
 use weir_sale::identity;
 
-use super::order_admin::DeskView;
+use super::order_admin::{DeskView, next_cursor, read_cursor};
 use super::orders::{OrderView, only};
 use super::payments::PaymentView;
 use super::refusals::{ORDER_EXPIRED, ORDER_PAID};
 use crate::Sales;
 use crate::model::payload::Payload;
-use crate::store::CancelOutcome;
+use crate::store::{CancelOutcome, FoundOrder, OrderFilter, OrdersOf, Sorting};
 use weir_origin_core::access::tenancy::UNKNOWN_ORDER;
 use weir_origin_core::clock::now_ms;
-use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::{USER_INVALID, USER_MISSING};
+use weir_origin_core::http::{Problem, ReadQuery, page_len};
 use weir_origin_core::sql::SqlError;
+use weir_origin_core::tenants::NameRange;
 
 /// The authenticated user.
 pub(super) struct SignedUser(pub UserId);
@@ -48,6 +49,33 @@ pub(super) fn signed_user(sales: &Sales, headers: &HeaderMap) -> Result<UserId, 
     })
 }
 
+/// Default number of orders per page, and its maximum.
+const LIMIT_DEFAULT: usize = 20;
+const LIMIT_MAX: usize = 100;
+
+/// Selects a page of a user's own orders.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OwnOrdersPage {
+    /// Maximum number of orders.
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<usize>,
+    /// The `next` of the previous page.
+    after: Option<String>,
+}
+
+/// A page of a user's own orders.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OwnOrders)]
+pub(super) struct OwnOrdersView {
+    /// The orders of this page, newest first.
+    orders: Vec<PaidOrderView>,
+    /// `after` of the next page; null: this is the last page.
+    #[schema(required)]
+    next: Option<String>,
+}
+
 /// An order with its last payment.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PaidOrder)]
@@ -60,6 +88,19 @@ pub(super) struct PaidOrderView {
     /// The buyer's data; null: the sale has no payload_schema.
     #[schema(required, value_type = Option<serde_json::Value>)]
     payload: Option<Payload>,
+    /// Creation time, in milliseconds since the Unix epoch.
+    created_at_ms: u64,
+}
+
+impl From<FoundOrder> for PaidOrderView {
+    fn from(mut found: FoundOrder) -> Self {
+        Self {
+            order: OrderView::from(&found.order),
+            payment: found.payments.pop().map(PaymentView::from),
+            payload: found.payload,
+            created_at_ms: found.order.created_at_ms,
+        }
+    }
 }
 
 /// An order: for its user with its last payment; on the admin port, for operators.
@@ -68,6 +109,42 @@ pub(super) struct PaidOrderView {
 pub(super) enum AnyOrder {
     Paid(Box<PaidOrderView>),
     Desk(Box<DeskView>),
+}
+
+/// List the user's own orders
+///
+/// Orders of all sales, newest first, including those of archived sales.
+#[utoipa::path(
+    get,
+    path = "/my-orders",
+    operation_id = "listMyOrders",
+    params(OwnOrdersPage),
+    security(("user" = [], "userSignature" = [])),
+    responses((status = 200, description = "A page", body = OwnOrdersView)),
+)]
+pub(super) async fn list(
+    State(sales): State<Sales>,
+    SignedUser(user): SignedUser,
+    ReadQuery(page): ReadQuery<OwnOrdersPage>,
+) -> Result<Json<OwnOrdersView>, Problem> {
+    let after = page.after.as_deref().map(read_cursor).transpose()?;
+    let limit = page_len(page.limit, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let filter = OrderFilter {
+        of: OrdersOf::User(user),
+        status: None,
+        from_ms: 0,
+        until_ms: u64::MAX,
+        sales: NameRange::default(),
+        sorting: Sorting::Newest,
+    };
+    let found = sales
+        .store
+        .search()
+        .find_orders(&filter, after.as_ref(), limit);
+    let found = sales.orders.sql(found).await?;
+    let next = next_cursor(&found, limit);
+    let orders = found.into_iter().map(PaidOrderView::from).collect();
+    Ok(Json(OwnOrdersView { orders, next }))
 }
 
 /// Get an order with its last payment
@@ -99,6 +176,7 @@ pub(super) async fn get(
             .orders
             .sql(sales.store.payloads().payload(&id))
             .await?,
+        created_at_ms: order.created_at_ms,
     }))))
 }
 
