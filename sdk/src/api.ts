@@ -2429,7 +2429,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `blocked`: The user is blocked in this sale; `challenge_required`: The sale requires a solved challenge; `closed`: The sale is closed; `draining`: The sale accepts no new buyers; `not_started`: The sale has not started yet */
+            /** @description `blocked`: The user is blocked in this sale; `challenge_required`: The sale requires a solved challenge; `closed`: The sale is closed; `draining`: the origin is stopping: it still answers requests, but gateways and load balancers must send no new ones; `not_started`: The sale has not started yet */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -2652,7 +2652,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `barred`: The user is blocked or has no reservation; `blocked`: The user is blocked in this sale; `challenge_required`: The sale requires a solved challenge; `closed`: The sale is closed; `draining`: The sale accepts no new buyers; `invalid_token`: The order token is missing or invalid; `not_reserved`: The user has no reservation; `not_started`: The sale has not started yet; `token_too_young`: The order token is not valid yet; `unpaid_holds`: The user did not pay several orders in time */
+            /** @description `barred`: The user is blocked or has no reservation; `blocked`: The user is blocked in this sale; `challenge_required`: The sale requires a solved challenge; `closed`: The sale is closed; `draining`: the origin is stopping: it still answers requests, but gateways and load balancers must send no new ones; `invalid_token`: The order token is missing or invalid; `not_reserved`: The user has no reservation; `not_started`: The sale has not started yet; `token_too_young`: The order token is not valid yet; `unpaid_holds`: The user did not pay several orders in time */
             403: {
                 headers: {
                     [name: string]: unknown;

@@ -315,7 +315,8 @@ fn missing_user_routes_are_reported() {
     });
     one("weir.yaml", "identify-prefixes", |tree| {
         edit_settings(tree, GATE, |json| {
-            json["identify_prefixes"] = json!(["/sales/", "/my-orders", "/history", "/fitment/garage"])
+            json["identify_prefixes"] =
+                json!(["/sales/", "/my-orders", "/history", "/fitment/garage"])
         });
     });
     one("weir.yaml", "identify-prefixes", |tree| {

@@ -13,7 +13,8 @@ use weir_stack::tools::{HELM_VERSION, Helm, KubernetesValidate};
 use crate::folder::Folder;
 use values::{ACCEPTED, REFUSED};
 
-const CHART: &str = "helm/weir";
+/// The path of the chart in a release.
+pub const CHART: &str = "helm/weir";
 
 /// Writes the chart's Envoy file. The other files are copied with all of `dev/dist/files`.
 ///
