@@ -89,7 +89,7 @@ enum Phase {
     /// No call is running.
     Idle,
     /// A call is running.
-    Busy(RunningCall),
+    Busy(Box<RunningCall>),
     /// The connection is closed or must not be used again.
     Closed,
 }
@@ -119,7 +119,7 @@ enum Arrival {
     /// More bytes follow.
     Incomplete,
     /// The call is complete.
-    Complete(RunningCall),
+    Complete(Box<RunningCall>),
     /// The bytes are no reply.
     Garbled,
 }
@@ -285,7 +285,7 @@ pub fn send(socket: &str, engine_host: &Arc<EngineHost>, call: Call) -> Result<(
     let timeout = Duration::from_millis(call.timeout_ms);
     let deadline = Instant::now() + timeout;
     connection.watch.set(Some(deadline));
-    connection.phase.replace(Phase::Busy(RunningCall {
+    connection.phase.replace(Phase::Busy(Box::new(RunningCall {
         engine_host: Arc::clone(engine_host),
         generation: call.generation,
         batch: call.batch,
@@ -293,7 +293,7 @@ pub fn send(socket: &str, engine_host: &Arc<EngineHost>, call: Call) -> Result<(
         framer: Framer::new(Direction::Replies),
         missing,
         replies: Vec::new(),
-    }));
+    })));
     if connection.handle.inject(&call.body) {
         return Ok(());
     }
