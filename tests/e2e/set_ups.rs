@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::tools::{self, Options};
 use weir_stack::{Secrets, Stack, origin, ports, wasm, workspace};
-use weir_tests::{buy, is_left_out_on_native, stock_balance, until, verdict};
+use weir_tests::{Server, buy, is_left_out_on_native, response, stock_balance, until, verdict};
 
 /// Envoy's environment variables.
 fn variables() -> Result<Vec<(String, String)>> {
@@ -182,7 +183,11 @@ async fn idle_gateway_counts_no_failures_and_logs_no_warnings() -> Result<()> {
     let port = ports::free()?;
     let _redis =
         RedisServer::start(&redis, port, dir.path(), &dir.path().join("redis.log")).await?;
+    // Health checks of an origin that is away are failures.
+    let serving = |_: &hyper::Request<()>, _: hyper::body::Bytes| response(200, "text/plain", "");
+    let origin = Server::start(0, Arc::new(serving)).await?;
     let config = EnvoyConfig::all()?
+        .origin(origin.address())?
         .redis("127.0.0.1", port)?
         .gateway_port(ports::free()?)?
         .admin_port(ports::free()?)?;

@@ -1,5 +1,6 @@
 //! An idle gateway with the native module counts no failures and logs no warnings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,6 +9,7 @@ use weir_stack::native::Host;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, ports, tools};
+use weir_tests::{Server, response};
 
 /// Whether a statistic counts failures.
 fn is_failure(name: &str) -> bool {
@@ -23,7 +25,11 @@ async fn idle_native_gateway_counts_no_failure_and_logs_no_warning() -> Result<(
     let redis = tools::Redis::find_or_get(&mut SilentReporter)?;
     let log = data.path.join("redis.log");
     let server = RedisServer::start(&redis, ports::free()?, &data.path, &log).await?;
+    // Health checks of an origin that is away are failures.
+    let serving = |_: &hyper::Request<()>, _: hyper::body::Bytes| response(200, "text/plain", "");
+    let origin = Server::start(0, Arc::new(serving)).await?;
     let config = EnvoyConfig::native(&Host::Native.library()?, server.port())?
+        .origin(origin.address())?
         .gateway_port(ports::free()?)?
         .admin_port(ports::free()?)?;
     let secrets = ["WEIR_CLAIM_SECRET", "WEIR_TOKEN_SECRET"];

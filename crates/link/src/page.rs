@@ -311,7 +311,7 @@ mod tests {
                 b"fr,de;q=0.5",
                 "de",
                 "Dieser Link ist abgelaufen",
-                "Er führt zu keiner Seite mehr.",
+                "Er funktioniert nicht mehr. Bitten Sie den Absender um einen neuen.",
             ),
             (
                 UNAVAILABLE,

@@ -59,7 +59,7 @@ pub const GATE: Filter = Filter {
     envoy_name: "weir.seckill_gate",
     crate_folder: "sale",
     envoy_file: "weir.yaml",
-    labels: &["verdict", "outcome", "reason", "state", "le"],
+    labels: &["verdict", "outcome", "reason", "state"],
     outer_label: None,
     responses_module: None,
     reads_bodies: false,

@@ -280,8 +280,8 @@ mod tests {
         );
         assert_eq!(logged["details"], "weir_sold_out");
         let shipped = include_str!("../../../envoy/native.yaml");
-        let (_, format) = shipped.split_once("json_format:").unwrap();
-        let (format, _) = format.split_once("http_filters:").unwrap();
+        let (before, _) = shipped.split_once("http_filters:").unwrap();
+        let (_, format) = before.rsplit_once("json_format:").unwrap();
         let members = format
             .lines()
             .filter_map(|line| line.trim().split_once(": \"%"));

@@ -34,6 +34,10 @@ pub mod opener;
 /// The name of the filter in Envoy's configuration.
 pub const NAME: &str = "weir.worker_redis";
 
+/// The wait for the answer to a probe; it doubles with each probe.
+const PROBE_WAIT_MIN: Duration = Duration::from_millis(25);
+const PROBE_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// The longest reply to a login and a probe, in bytes.
 const PROBE_BYTES_MAX: usize = 4 * 1024;
 
@@ -84,8 +88,8 @@ pub struct WorkerConnection {
 
 /// The state of a connection.
 enum Phase {
-    /// `tcp_proxy` drops bytes until it is connected, so probes are sent until one is answered.
-    Probing { count: u64, received: Vec<u8> },
+    /// `tcp_proxy` drops bytes until it is connected, so probes are sent until one is answered, at growing intervals.
+    Probing { count: u32, received: Vec<u8> },
     /// No call is running.
     Idle,
     /// A call is running.
@@ -210,6 +214,8 @@ impl WorkerConnection {
     /// The module's thread found that this connection needs attention.
     pub fn called(&self) {
         let probe = match &mut *self.phase.borrow_mut() {
+            // Another thread may have found the connection due at the same time.
+            Phase::Probing { .. } if !self.watch.is_due() => return,
             Phase::Probing { count, received } => {
                 *count += 1;
                 received.clear();
@@ -224,7 +230,10 @@ impl WorkerConnection {
         }
     }
 
-    fn probe(&self, count: u64) {
+    fn probe(&self, count: u32) {
+        let wait = PROBE_WAIT_MIN.saturating_mul(1 << count.min(10));
+        self.watch
+            .set(Some(Instant::now() + wait.min(PROBE_WAIT_MAX)));
         let mut commands = Vec::new();
         if let Some(login) = &self.login {
             commands.extend_from_slice(login);
@@ -329,6 +338,10 @@ impl Watch {
         self.due_ms.store(due_ms, Ordering::Relaxed);
     }
 
+    fn is_due(&self) -> bool {
+        self.due_ms.load(Ordering::Relaxed) <= ms_since_start(Instant::now())
+    }
+
     fn end(&self) {
         *lock(&self.scheduler) = None;
     }
@@ -336,12 +349,11 @@ impl Watch {
 
 /// Calls the workers of connections whose probe or deadline is due. Runs at each tick of an engine host.
 pub fn check() {
-    let now_ms = ms_since_start(Instant::now());
     lock(&WATCHES).retain(|watch| {
         let Some(watch) = watch.upgrade() else {
             return false;
         };
-        if watch.due_ms.load(Ordering::Relaxed) <= now_ms
+        if watch.is_due()
             && let Some(scheduler) = &*lock(&watch.scheduler)
         {
             scheduler.call();

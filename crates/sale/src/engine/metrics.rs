@@ -7,7 +7,7 @@ use crate::rebalance::End;
 use crate::token::TokenError;
 use crate::verdict::Verdict;
 use weir_engine::Metrics as Registry;
-use weir_engine::metrics::{Counter, Counters, DurationHistogram};
+use weir_engine::metrics::{Counter, Counters};
 
 /// The prefix of all metric names.
 pub(crate) const PREFIX: &str = "weir_seckill_gate";
@@ -29,8 +29,6 @@ pub(crate) struct Metrics {
     pub(crate) failed_definite: Counter,
     /// Requests whose Redis call failed with an unknown result.
     pub(crate) failed_unknown: Counter,
-    /// The wait for Redis: of each call's first request, from its arrival at the pump.
-    pub(crate) redis_seconds: DurationHistogram,
     /// Released deliveries of claims: they never left the gateway, or the origin refused them.
     pub(crate) handed_back: Counter,
     /// Ended rebalances.
@@ -43,13 +41,13 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        let by_verdict = |registry: &mut Registry, name: &str| {
+        let by_verdict = |registry: &mut Registry, what: &str| {
             Counters::new(registry, Verdict::ALL, |verdict: Verdict| {
-                format!("{PREFIX}_{name}_total.verdict.{}", verdict.label())
+                format!("{PREFIX}_{what}_total.verdict.{}", verdict.label())
             })
         };
         let total =
-            |registry: &mut Registry, name: &str| registry.counter(format!("{PREFIX}_{name}"));
+            |registry: &mut Registry, what: &str| registry.counter(format!("{PREFIX}_{what}"));
         Self {
             requests: by_verdict(registry, "requests"),
             shadow: by_verdict(registry, "shadow"),
@@ -62,7 +60,6 @@ impl Metrics {
             }),
             failed_definite: total(registry, "redis_failed_total.outcome.definite"),
             failed_unknown: total(registry, "redis_failed_total.outcome.unknown"),
-            redis_seconds: DurationHistogram::new(registry, &format!("{PREFIX}_redis")),
             handed_back: total(registry, "claims_handed_back_total"),
             rebalances: Counters::new(registry, ENDS, |end| {
                 format!("{PREFIX}_rebalances_total.outcome.{}", end_label(end))

@@ -81,7 +81,6 @@ impl<D: SharedData + Clone> Gate<D> {
         effects: &mut Effects,
     ) {
         for call in completed {
-            self.record_wait(&call, now_ms);
             // All requests of a call have the same kind.
             match call.requests.first().map(|pending| &pending.job) {
                 Some(Job::Claim(_)) => {
@@ -98,17 +97,6 @@ impl<D: SharedData + Clone> Gate<D> {
                     self.reply_of(call.outcome, call.requests.len(), effects);
                 }
             }
-        }
-    }
-
-    /// Records the wait of a call's first request, if a client waited for it.
-    fn record_wait(&self, call: &CompletedBatch<Job>, now_ms: u64) {
-        let first = call.requests.first();
-        if let Some(first) = first.filter(|first| first.stream.is_some()) {
-            let left_ms = first.deadline_ms.saturating_sub(now_ms);
-            let deadline_ms = self.pump.settings().deadline_ms;
-            let waited_ms = deadline_ms.saturating_sub(left_ms);
-            self.metrics.redis_seconds.record_ms(waited_ms);
         }
     }
 

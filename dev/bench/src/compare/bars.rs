@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(bar("bare Envoy").is_met(), None);
         assert_eq!(bar("VM's memory").is_met(), None);
         assert_eq!(bar("edges: p50").is_met(), None);
-        assert_eq!(bars(&Report::default()).len(), 38);
+        assert_eq!(bars(&Report::default()).len(), 30);
     }
 
     #[test]

@@ -467,6 +467,7 @@ mod tests {
         let mut redis = measured(vec![
             point(System::Weir, 128, None, &[110.0, 90.0]),
             point(System::NginxLua, 128, None, &[100.0, 100.0]),
+            point(System::WeirNative, 128, None, &[200.0, 200.0]),
             point(System::Weir, 128, Some(70.0), &[70.0]),
         ]);
         redis.absent.push(SkippedSystem {
@@ -481,7 +482,9 @@ mod tests {
     #[test]
     fn page_lists_measured_and_missing_systems_and_met_bars() {
         let page = page(&report());
-        assert!(page.contains("| Redis admission ÷ nginx + Lua + Redis, 128 connections | ≥ 1 | 1.00 (0.90–1.10) | met |"), "{page}");
+        let bar = "| processor time, Redis admission: nginx + Lua ÷ Weir, native, 128 connections | ≥ 1.4 | 2.00 | met |";
+        assert!(page.contains(bar), "{page}");
+        assert!(page.contains("Dropped, because they cannot be met:\n\n- "));
         assert!(page.contains("wasm + Webdis did not run: no webdis"));
         assert!(
             page.contains("| 128 | 100 (90–110), 10101.0 + 1.0 µs |"),

@@ -29,7 +29,7 @@ const ALL: &str = "envoy/all.yaml";
 const NATIVE: &str = "envoy/native.yaml";
 
 /// The cluster of Redis in that file.
-const NATIVE_REDIS: &str = "weir_redis";
+const NATIVE_REDIS: &str = "weir_redis_upstream";
 const RATELIMIT_REDIS: &str = "envoy/ratelimit-redis.yaml";
 const JWT: &str = "envoy/snippets/jwt.yaml";
 const CORS: &str = "envoy/snippets/cors.yaml";
@@ -855,7 +855,7 @@ mod tests {
     fn all_route_timeouts_are_replaced() {
         let text = rendered(EnvoyConfig::shipped().and_then(|config| config.route_timeouts("1s")))
             .to_string();
-        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 9);
+        assert_eq!(text.matches(r#""timeout":"1s""#).count(), 10);
         assert!(!text.contains(r#""timeout":"5s""#));
     }
 }

@@ -134,12 +134,12 @@ fn add_fast_path(chain: &mut Value, library: &Path) -> Result<()> {
 
 /// The connection manager's settings that the fast path must share.
 fn address_settings(manager: &Map<String, Value>) -> Value {
-    let mut settings = json!({ "use_remote_address": false });
-    for name in [
-        "use_remote_address",
-        "skip_xff_append",
-        "xff_num_trusted_hops",
-    ] {
+    let mut settings = json!({});
+    // Its default is false in the connection manager, and true in the fast path.
+    if manager.get("use_remote_address") != Some(&Value::Bool(true)) {
+        settings["use_remote_address"] = false.into();
+    }
+    for name in ["skip_xff_append", "xff_num_trusted_hops"] {
         if let Some(value) = manager.get(name) {
             settings[name] = value.clone();
         }
@@ -442,6 +442,7 @@ mod tests {
         let expected = json!([{
             "name": "weir_redis", "kind": "single",
             "addresses": ["127.0.0.1:7"], "connect_timeout_ms": 200,
+            "worker_socket": "@weir-weir_redis-10000",
         }]);
         assert_eq!(redis(&tree), expected);
         let text = tree.to_string();
@@ -449,7 +450,11 @@ mod tests {
             !text.contains("wasm.v3") && !text.contains("internal"),
             "{text}"
         );
-        assert!(!text.contains("weir_redis_upstream"));
+        // The listener of the bridge became that of the workers.
+        assert!(
+            text.contains(r#""pipe":{"path":"@weir-weir_redis-10000"}"#),
+            "{text}"
+        );
     }
 
     #[test]
@@ -465,12 +470,19 @@ mod tests {
     /// Normalizes filter settings: parses them, and removes values that equal their defaults.
     fn read_settings(tree: &mut Value) {
         tree::visit(tree, &mut |value| {
-            if value["@type"] == NATIVE_FILTER {
+            let is_http = value["@type"] == NATIVE_FILTER;
+            if is_http || value["@type"] == NATIVE_NETWORK_FILTER {
                 let settings = value.pointer_mut("/filter_config/value").unwrap();
                 let mut json: Value = serde_json::from_str(settings.as_str().unwrap()).unwrap();
-                let redis = json["native"]["redis"][0].as_object_mut().unwrap();
-                redis.retain(|name, _| name == "name" || name == "addresses");
+                if is_http {
+                    let redis = json["native"]["redis"][0].as_object_mut().unwrap();
+                    let shown = ["name", "addresses", "worker_socket"];
+                    redis.retain(|name, _| shown.contains(&name.as_str()));
+                }
                 *settings = json;
+            }
+            if value.as_str() == Some("@weir-weir_redis-10000") {
+                *value = SHIPPED_SOCKET.into();
             }
         });
     }
