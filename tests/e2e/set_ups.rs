@@ -195,7 +195,9 @@ async fn idle_gateway_counts_no_failures_and_logs_no_warnings() -> Result<()> {
     let failures = async || -> Result<Vec<(String, u64)>> {
         let is_failure = |name: &str| name.contains("fail") || name.contains("_5xx");
         let stats = envoy.stats().await?.into_iter();
-        let is_bad = |(name, count): &(String, u64)| *count > 0 && is_failure(name);
+        // The first check of the origin may time out while Envoy compiles the filters.
+        let allowed = |name: &str| u64::from(name.starts_with("cluster.origin.health_check."));
+        let is_bad = |(name, count): &(String, u64)| *count > allowed(name) && is_failure(name);
         Ok(stats.filter(is_bad).collect())
     };
     let read = || std::fs::read_to_string(dir.path().join("envoy.log")).unwrap_or_default();
