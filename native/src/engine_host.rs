@@ -380,7 +380,7 @@ impl EngineHost {
         state.generation = state.generation.wrapping_add(1);
         state.effects = Effects::new();
         state.applying = Effects::list();
-        // The replies and calls are those of the old engine.
+        // The replies and calls belong to the old engine.
         state.replies.clear();
         state.calls.clear();
         for (stream, slot) in std::mem::take(&mut state.slots) {

@@ -331,9 +331,9 @@ fn get(path: &str, more: &str) -> String {
 
 /// Requests that clients may send: plain ones, unusual ones, and attacks.
 fn requests() -> Vec<String> {
-    let removed = order("gone", "u1", "");
+    let sold_out = order("gone", "u1", "");
     let plain = [
-        removed.clone(),
+        sold_out.clone(),
         order("later", "u1", ""),
         order("unknown", "u1", ""),
         order("gone", "u1", "accept: text/html\r\naccept-language: de\r\n"),
@@ -356,54 +356,54 @@ fn requests() -> Vec<String> {
         get("/", "accept: text/html\r\n"),
     ];
     let odd = [
-        removed.replace("POST", "HEAD"),
-        removed.replace("POST", "PUT"),
-        removed.replace("POST", "OPTIONS"),
-        removed.replace("/sales/gone", "//sales/gone"),
-        removed.replace("/sales/gone", "/x/../sales/gone"),
-        removed.replace("/sales/gone", "/sales/g%6fne"),
-        removed.replace("/sales/gone", "/sales%2fgone"),
-        removed.replace("/orders", "/orders?a=%2f#b"),
-        removed.replace("/orders", "/orders;a"),
-        removed.replace("POST /", "POST http://shop.example/"),
-        removed.replace("shop.example", "SHOP.example:80"),
-        removed.replace("x-user-id", "X-USER-ID"),
-        removed.replace("content-length: 0\r\n", "content-length: 3\r\n") + "abc",
-        removed.replace("content-length: 0\r\n", "transfer-encoding: chunked\r\n") + "0\r\n\r\n",
-        removed.replace("content-length: 0\r\n", "connection: close\r\n"),
-        removed.replace(
+        sold_out.replace("POST", "HEAD"),
+        sold_out.replace("POST", "PUT"),
+        sold_out.replace("POST", "OPTIONS"),
+        sold_out.replace("/sales/gone", "//sales/gone"),
+        sold_out.replace("/sales/gone", "/x/../sales/gone"),
+        sold_out.replace("/sales/gone", "/sales/g%6fne"),
+        sold_out.replace("/sales/gone", "/sales%2fgone"),
+        sold_out.replace("/orders", "/orders?a=%2f#b"),
+        sold_out.replace("/orders", "/orders;a"),
+        sold_out.replace("POST /", "POST http://shop.example/"),
+        sold_out.replace("shop.example", "SHOP.example:80"),
+        sold_out.replace("x-user-id", "X-USER-ID"),
+        sold_out.replace("content-length: 0\r\n", "content-length: 3\r\n") + "abc",
+        sold_out.replace("content-length: 0\r\n", "transfer-encoding: chunked\r\n") + "0\r\n\r\n",
+        sold_out.replace("content-length: 0\r\n", "connection: close\r\n"),
+        sold_out.replace(
             "content-length: 0\r\n",
             "expect: 100-continue\r\ncontent-length: 0\r\n",
         ),
-        removed.replace(
+        sold_out.replace(
             "content-length: 0\r\n",
             "connection: upgrade\r\nupgrade: websocket\r\n",
         ),
     ];
     let attacks = [
-        removed.replace(
+        sold_out.replace(
             "content-length: 0\r\n",
             "content-length: 0\r\ncontent-length: 5\r\n",
         ),
-        removed.replace(
+        sold_out.replace(
             "content-length: 0\r\n",
             "content-length: 4\r\ntransfer-encoding: chunked\r\n",
         ),
-        removed.replace("content-length: 0\r\n", "content-length: -1\r\n"),
-        removed.replace("content-length: 0\r\n", "content_length: 5\r\n"),
-        removed.replace("content-length: 0\r\n", "content-length : 0\r\n"),
-        removed.replace("host: shop.example\r\n", ""),
-        removed.replace("host: shop.example\r\n", "host: a\r\nhost: b\r\n"),
-        removed.replace("HTTP/1.1", "HTTP/1.0"),
-        removed.replace("HTTP/1.1", "HTTP/9.9"),
-        removed.replace("u1\r\n", "u1\n"),
-        removed.replace("u1\r\n", "u1\r\n folded\r\n"),
-        removed.replace("u1", "u\0"),
-        removed.replace("POST", "POS\u{e9}"),
+        sold_out.replace("content-length: 0\r\n", "content-length: -1\r\n"),
+        sold_out.replace("content-length: 0\r\n", "content_length: 5\r\n"),
+        sold_out.replace("content-length: 0\r\n", "content-length : 0\r\n"),
+        sold_out.replace("host: shop.example\r\n", ""),
+        sold_out.replace("host: shop.example\r\n", "host: a\r\nhost: b\r\n"),
+        sold_out.replace("HTTP/1.1", "HTTP/1.0"),
+        sold_out.replace("HTTP/1.1", "HTTP/9.9"),
+        sold_out.replace("u1\r\n", "u1\n"),
+        sold_out.replace("u1\r\n", "u1\r\n folded\r\n"),
+        sold_out.replace("u1", "u\0"),
+        sold_out.replace("POST", "POS\u{e9}"),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-        "\r\n\r\n".to_owned() + &removed,
+        "\r\n\r\n".to_owned() + &sold_out,
         "GET\r\n\r\n".to_owned(),
-        removed.chars().take(20).collect(),
+        sold_out.chars().take(20).collect(),
     ];
     [&plain[..], &odd, &attacks].concat()
 }
@@ -429,11 +429,11 @@ async fn fast_path_answers_rooms_like_the_http_filter() -> Result<()> {
     let cookie = RefCell::new(String::new());
     for gateway in [&pair.with, &pair.without] {
         until("the visitor has a position", async || {
-            let message = match cookie.borrow().as_str() {
+            let with_token = match cookie.borrow().as_str() {
                 "" => String::new(),
                 cookie => format!("cookie: {cookie}\r\n"),
             };
-            let request = get("/shop", &message).into_bytes();
+            let request = get("/shop", &with_token).into_bytes();
             let Ok((answers, _)) = answers(gateway, &[request]).await else {
                 return false;
             };
@@ -447,32 +447,38 @@ async fn fast_path_answers_rooms_like_the_http_filter() -> Result<()> {
         .await?;
     }
     let cookie = cookie.into_inner();
-    let message = format!("cookie: {cookie}\r\n");
+    let with_token = format!("cookie: {cookie}\r\n");
     let token = cookie.split_once('=').context("no token")?.1;
     let html = "accept: text/html\r\n";
     let requests = [
-        get("/shop", &message),
-        get("/shop", &format!("{message}{html}")),
-        get("/shop/a?b=c", &format!("{message}accept-language: de\r\n")),
+        get("/shop", &with_token),
+        get("/shop", &format!("{with_token}{html}")),
+        get(
+            "/shop/a?b=c",
+            &format!("{with_token}accept-language: de\r\n"),
+        ),
         get("/shop", &format!("x-weir-room: {token}\r\n")),
-        get("/shop", &format!("cookie: a=b\r\n{message}")),
+        get("/shop", &format!("cookie: a=b\r\n{with_token}")),
         get(
             "/shop",
-            &format!("{message}content-type: application/grpc\r\n"),
+            &format!("{with_token}content-type: application/grpc\r\n"),
         ),
-        get("/shop", &format!("{message}origin: https://a.example\r\n")),
-        get("/.weir/room/shop", &message),
-        get("/.weir/room/shop?n=1", &message),
-        get("/.weir/room/shop", &message.replace("\r\n", "x\r\n")),
+        get(
+            "/shop",
+            &format!("{with_token}origin: https://a.example\r\n"),
+        ),
+        get("/.weir/room/shop", &with_token),
+        get("/.weir/room/shop?n=1", &with_token),
+        get("/.weir/room/shop", &with_token.replace("\r\n", "x\r\n")),
         get("/.weir/room/shop", ""),
-        get("/.weir/room/shut", &message),
+        get("/.weir/room/shut", &with_token),
         get("/.weir/room/none", ""),
         get("/.weir/room/room.js", ""),
         get("/.weir/room/", ""),
         get("/shut", ""),
         get("/shut", html),
         get("/shut", "content-type: application/grpc\r\n"),
-        get("/open", &message),
+        get("/open", &with_token),
         get("/shut", "").replace("GET", "HEAD"),
         get("/shut", "content-length: 0\r\n").replace("GET", "POST"),
     ];

@@ -52,7 +52,7 @@ pub struct RedisFacts {
     /// Commands that Weir needs and that the user may not run.
     pub forbidden: Vec<String>,
     /// Queries that Redis refused. The checks that need them were skipped.
-    pub untold: Vec<RefusedQuery>,
+    pub refused_queries: Vec<RefusedQuery>,
     /// Whether it is a replica.
     pub is_replica: Option<bool>,
     /// Memory in use, in bytes.

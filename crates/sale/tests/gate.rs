@@ -1014,7 +1014,7 @@ proptest! {
         }
         for &stream in &streams {
             let has_outcome = bench.outcome(stream).is_some();
-            prop_assert!(has_outcome || bench.is_closed_or_disconnected(stream), "{} waits for ever", stream);
+            prop_assert!(has_outcome || bench.is_closed_or_disconnected(stream), "{} never completes", stream);
             bench.close(stream);
         }
         bench.run(Reply::Granted);

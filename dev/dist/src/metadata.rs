@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The used part of `cargo metadata`.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
-    /// All crates, including those of tests.
+    /// All crates, including test crates.
     pub packages: Vec<Package>,
     resolve: Resolve,
     workspace_root: PathBuf,

@@ -133,7 +133,7 @@ pub trait Module: 'static {
         is_last: bool,
     ) -> ReadStatus;
 
-    /// Bytes are about to be sent to the client. Those that are not drained continue.
+    /// Bytes are about to be sent to the client. The hook may drain some; the rest continue.
     fn sent(state: &Self::NetworkState, connection: Connection<'_>);
 
     /// The connection is closed. May run twice.

@@ -7,7 +7,7 @@
 //! dropped: a local process that connects to it reaches no Redis.
 //!
 //! As on the module's own thread, a connection serves one call at a time, and is closed after any failure. Calls without an
-//! idle connection on their thread use the module's thread: those of ticks on idle workers, and those of Redis Cluster.
+//! idle connection on their thread use the module's thread, for example calls of ticks on idle workers and calls to Redis Cluster.
 
 use std::cell::RefCell;
 use std::rc::Rc;

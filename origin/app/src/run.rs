@@ -104,7 +104,7 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             let secrets = Secrets::read(&|name| std::env::var_os(name), config)?;
             let runtime = runtime()?;
             let traces = Traces::start(&config.traces, runtime.handle()).context("--otlp-url")?;
-            let ended = runtime.block_on(run_until_told(config, secrets));
+            let ended = runtime.block_on(run_until_stopped(config, secrets));
             if let Some(traces) = traces {
                 traces.end();
             }
@@ -138,16 +138,16 @@ fn start_logs() -> Result<()> {
         .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }
 
-async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
+async fn run_until_stopped(config: &Config, secrets: Secrets) -> Result<()> {
     // Install the signal handlers first, so that no early signal is lost.
-    let mut reply = told_to_stop()?;
+    let mut stop_signal = stop_requested()?;
     let files = Files::read(config)?;
     let token = secrets.admin_token.clone();
     let admin = listen("--admin-listen", config.admin_listen).await?;
     let (admin, starting) = two_handles(admin).context("--admin-listen")?;
     let database = tokio::select! {
         database = database(config, starting) => database?,
-        _ = &mut reply => return Ok(()),
+        _ = &mut stop_signal => return Ok(()),
     };
     let origin = open(config, secrets, files, database).await?;
     let stop = CancellationToken::new();
@@ -158,7 +158,7 @@ async fn run_until_told(config: &Config, secrets: Secrets) -> Result<()> {
         tokio::spawn(serve(admin, origin.admin_routes(token), stop.clone())),
     ];
     let background = origin.spawn(&stop)?;
-    reply.await.context("cannot listen for signals")?;
+    stop_signal.await.context("cannot listen for signals")?;
     drain(&origin, Duration::from_secs(config.drain_seconds)).await?;
     info!("stopping");
     stop.cancel();
@@ -173,7 +173,7 @@ async fn drain(origin: &Origin, time: Duration) -> Result<()> {
     if time.is_zero() {
         return Ok(());
     }
-    let again = told_to_stop()?;
+    let again = stop_requested()?;
     origin.drain();
     info!(seconds = time.as_secs(), "draining");
     // The timeout is the usual case.
@@ -248,7 +248,7 @@ fn two_handles(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListen
 }
 
 /// Installs handlers for SIGTERM and SIGINT. The task ends at the first signal.
-fn told_to_stop() -> Result<JoinHandle<()>> {
+fn stop_requested() -> Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     Ok(tokio::spawn(async move {

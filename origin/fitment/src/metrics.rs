@@ -31,7 +31,7 @@ pub struct FitmentMetrics {
     /// SKUs compared with Redis.
     pub verified: Counter,
     /// Number of compared SKUs that differed in Redis.
-    pub mended: Counter,
+    pub repaired: Counter,
     /// Number of SKUs in queries answered from SQL.
     pub fallbacks: Counter,
     /// Queries refused because too many waited for SQL.
@@ -64,8 +64,8 @@ impl FitmentMetrics {
                 "Rebuilds of Redis started, after data loss or on request",
             ),
             verified: group.add("fitment_skus_verified", "SKUs compared with Redis"),
-            mended: group.add(
-                "fitment_skus_mended",
+            repaired: group.add(
+                "fitment_skus_repaired",
                 "SKUs that differed in Redis, and were rewritten",
             ),
             fallbacks: group.add(

@@ -33,7 +33,7 @@ pub struct VerifySummary {
     /// SKUs compared.
     pub checked: usize,
     /// SKUs that differed and were rewritten.
-    pub mended: usize,
+    pub repaired: usize,
     /// `after` of the next step; absent: all SKUs are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -87,10 +87,10 @@ impl Fitment {
         let repaired = self.mend(&rows, &findings).await?;
         let metrics = &self.0.metrics;
         metrics.verified.inc_by(rows.len() as u64);
-        metrics.mended.inc_by(repaired as u64);
+        metrics.repaired.inc_by(repaired as u64);
         Ok(VerifySummary {
             checked: rows.len(),
-            mended: repaired,
+            repaired,
             next: rows
                 .last()
                 .map(|row| row.number)

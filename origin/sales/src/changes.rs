@@ -90,7 +90,7 @@ impl Changer {
             let share = i64::try_from(share).unwrap_or(i64::MAX);
             let part = StockChange {
                 number: open.number,
-                units: share * open.wanted.signum(),
+                units: share * open.requested.signum(),
             };
             match self.ledger.change(&open.sale, shard, part).await? {
                 StockChanged::Done(done) => units += done,

@@ -505,7 +505,7 @@ impl Ledger {
         Ok(replies.into_iter().map(orders).collect())
     }
 
-    /// Overwrites a user's orders with those of SQL, if Redis still has the orders in `entries` and the user has no open
+    /// Overwrites a user's orders in Redis from SQL, if Redis still has the orders in `entries` and the user has no open
     /// claim.
     pub async fn correct(
         &self,

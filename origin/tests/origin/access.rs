@@ -421,7 +421,7 @@ async fn audit_trail_records_a_change_before_it_is_applied() {
             text("route"),
             text("path"),
             status,
-            text("made"),
+            text("created"),
         )
     };
     let text = |method: &str, route: &str, path: &str, status, created: &str| {
@@ -589,6 +589,6 @@ async fn scoped_key_is_confined_to_links_of_its_domain_and_tag() {
     assert!(
         entries
             .iter()
-            .any(|entry| entry["made"] == "/links/four?domain=b")
+            .any(|entry| entry["created"] == "/links/four?domain=b")
     );
 }

@@ -204,7 +204,7 @@ async fn redis_that_refuses_writes_is_found_by_a_test_write() {
         let lines = lines(&output);
         let found = lines
             .iter()
-            .filter(|line| !line.ends_with("[redis-untold]"));
+            .filter(|line| !line.ends_with("[redis-check-refused]"));
         let found: Vec<_> = found.cloned().collect();
         match check {
             "" => assert_eq!(found, [""; 0], "{command}"),
@@ -227,7 +227,9 @@ async fn doctor_reports_checks_that_could_not_run() {
     let lines = lines(&output);
     assert_eq!(lines.len(), 3, "memory, role and topology: {lines:?}");
     assert!(
-        lines.iter().all(|line| line.ends_with("[redis-untold]")),
+        lines
+            .iter()
+            .all(|line| line.ends_with("[redis-check-refused]")),
         "{lines:?}"
     );
     let printed = String::from_utf8(output.stderr).unwrap();

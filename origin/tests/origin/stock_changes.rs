@@ -33,7 +33,7 @@ async fn tell(world: &World, change: &StoredChange, shard: u32) -> StockChanged 
     let share = i64::try_from(change.shares[shard as usize]).unwrap();
     let part = StockChange {
         number: change.number,
-        units: share * change.wanted.signum(),
+        units: share * change.requested.signum(),
     };
     let ledger = world.origin.sales().ledger();
     ledger.change(&id("s"), shard, part).await.unwrap()
@@ -80,7 +80,7 @@ async fn repeated_request_adds_units_once() {
     let world = World::with_sale("s", 4).await;
     let added = change(&world, "\"more\"", 5).await;
     assert_eq!(added.status, 200, "{added:?}");
-    let body = ["wanted", "state", "units"].map(|member| &added.body[member]);
+    let body = ["requested", "state", "units"].map(|member| &added.body[member]);
     assert_eq!(body, [&json!(5), &json!("done"), &json!(5)]);
     assert_eq!(change(&world, "more", 5).await.body, added.body);
     assert_eq!(terms(&world).await, [9, 0, 0, 9, 0]);

@@ -36,17 +36,17 @@ impl<T> Queue<T> {
         self.now_us
     }
 
-    /// Schedules `subject` in `delay_us`.
-    pub(crate) fn after(&mut self, delay_us: u64, subject: T) {
-        self.at(self.now_us + delay_us, subject);
+    /// Schedules `event` in `delay_us`.
+    pub(crate) fn after(&mut self, delay_us: u64, event: T) {
+        self.at(self.now_us + delay_us, event);
     }
 
-    /// Schedules `subject` at `at_us`, or now if that has passed.
-    pub(crate) fn at(&mut self, at_us: u64, subject: T) {
+    /// Schedules `event` at `at_us`, or now if that has passed.
+    pub(crate) fn at(&mut self, at_us: u64, event: T) {
         self.entries.push(Reverse(Entry {
             at_us: at_us.max(self.now_us),
             number: self.next_number,
-            what: subject,
+            what: event,
         }));
         self.next_number += 1;
     }

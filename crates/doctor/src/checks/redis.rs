@@ -72,21 +72,20 @@ fn refuses(redis: &RedisFacts, place: &str) -> Option<Diagnostic> {
 }
 
 fn refused_queries(redis: &RedisFacts, place: &str) -> Vec<Diagnostic> {
-    let untold = redis.untold.iter();
-    let finding = |untold: &RefusedQuery| {
+    let finding = |query: &RefusedQuery| {
         let RefusedQuery {
             command,
             checks,
             error,
-        } = untold;
+        } = query;
         Diagnostic::warning(
-            "redis-untold",
+            "redis-check-refused",
             place,
             format!("{checks} not examined, because it refuses {command}: {error}"),
             format!("allow {command} for the user, or check by hand"),
         )
     };
-    untold.map(finding).collect()
+    redis.refused_queries.iter().map(finding).collect()
 }
 
 /// A replica that refuses writes has the finding of `refuses` instead.

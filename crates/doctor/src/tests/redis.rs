@@ -95,15 +95,15 @@ fn imminent_redis_failure_is_reported() {
 
 #[test]
 fn redis_query_that_is_refused_is_a_warning() {
-    let untold = |redis: &mut RedisFacts| {
+    let refused_queries = |redis: &mut RedisFacts| {
         redis.maxmemory = None;
-        redis.untold = vec![RefusedQuery {
+        redis.refused_queries = vec![RefusedQuery {
             command: "INFO memory",
             checks: "eviction and memory were",
             error: "NOPERM no".into(),
         }];
     };
-    assert_eq!(with(untold), ["redis-untold"]);
+    assert_eq!(with(refused_queries), ["redis-check-refused"]);
 }
 
 #[test]

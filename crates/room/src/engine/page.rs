@@ -1,7 +1,7 @@
 //! The page template.
 //!
 //! `{{name}}` in a template is replaced by a value, escaped for HTML. Values of the configuration are inserted once;
-//! those of a visitor and of a language, for each page.
+//! values of a visitor or a language are inserted for each page.
 
 use alloc::format;
 use alloc::string::String;

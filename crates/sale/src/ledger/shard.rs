@@ -586,7 +586,7 @@ impl ShardLedger {
         true
     }
 
-    /// Writes a user's orders from SQL, if they are unchanged since they were `entries` and no claim is open. Returns
+    /// Writes a user's orders from SQL, if the orders here still equal `entries` and no claim is open. Returns
     /// whether it did.
     pub fn correct(
         &mut self,

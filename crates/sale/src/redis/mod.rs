@@ -72,7 +72,7 @@ weir_scripts::scripts! {
 
     /// `correct.lua`: repairs a user's orders that differ between Redis and SQL.
     mod correct = with_records!("correct");
-    /// Writes `orders`, oldest first, for a user without a claim, if Redis still has those that were `audit`. Reply:
+    /// Writes `orders`, oldest first, for a user without a claim, if their orders in Redis still equal `entries`. Reply:
     /// whether it did.
     fn call(keys: &ShardKeys, user: &UserId, entries: &[OrderEntry], orders: &[OrderEntry]) =
         [keys.stock(), keys.claims(), keys.epoch(), keys.sums(), keys.bought()],
@@ -104,7 +104,7 @@ weir_scripts::scripts! {
 
     /// `raise_mark.lua`: raises a shard's mark to SQL's count.
     mod raise_mark = with_shard!("raise_mark");
-    /// Sets the mark if the shard is still as `audit` and has a lower one. Reply: whether it did.
+    /// Sets the mark if the shard has not changed since `audit` and has a lower one. Reply: whether it did.
     fn call(keys: &ShardKeys, mark: u64, audit: &Audit) =
         [keys.stock(), keys.epoch(), keys.sums(), keys.sequence(), keys.mark()],
         [decimal(mark), audit.epoch.to_string().into(), decimal(audit.sequence), decimal(audit.version)];
@@ -119,7 +119,7 @@ weir_scripts::scripts! {
 
     /// `restock.lua`: repairs the stock after a loss of data.
     mod restock = with_shard!("restock");
-    /// Adds `units` (negative: removes them) if the shard is still as `audit`. Reply: whether it did.
+    /// Adds `units` (negative: removes them) if the shard has not changed since `audit`. Reply: whether it did.
     fn call(keys: &ShardKeys, units: i64, audit: &Audit) =
         [keys.stock(), keys.epoch(), keys.sequence(), keys.sums()],
         [units.to_string().into(), audit.epoch.to_string().into(), decimal(audit.sequence), decimal(audit.version)];

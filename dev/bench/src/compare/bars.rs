@@ -37,8 +37,8 @@ impl Bar {
     }
 }
 
-/// A required ratio of rates in a closed loop.
-struct Rates {
+/// A required ratio of two systems in a closed loop.
+struct Ratio {
     what: &'static str,
     scenario: &'static str,
     of: System,
@@ -47,8 +47,8 @@ struct Rates {
     at_least: f64,
 }
 
-const RATES: [Rates; 2] = [
-    Rates {
+const RATES: [Ratio; 2] = [
+    Ratio {
         what: "rejected locally, sold out ÷ the least wasm",
         scenario: "sold-out",
         of: Weir,
@@ -56,7 +56,7 @@ const RATES: [Rates; 2] = [
         connections: 128,
         at_least: 0.95,
     },
-    Rates {
+    Ratio {
         what: "cached redirect ÷ Envoy's redirect route",
         scenario: "redirect",
         of: Weir,
@@ -67,7 +67,7 @@ const RATES: [Rates; 2] = [
 ];
 
 /// The required ratios of the native module.
-const NATIVE_RATES: [Rates; 4] = [
+const NATIVE_RATES: [Ratio; 4] = [
     native(
         "local per-user limit ÷ bare Envoy",
         "user-limit",
@@ -98,33 +98,24 @@ const NATIVE_RATES: [Rates; 4] = [
     ),
 ];
 
-/// A required ratio of processor time per request, of system and Redis together: the peer's ÷ Weir's. On two cores the load
+/// The required ratios of processor time per request, of system and Redis together: the peer's ÷ Weir's. On two cores the load
 /// generator shares a core with Redis, so rates would measure the generator, too.
-struct Costs {
-    what: &'static str,
-    scenario: &'static str,
-    of: System,
-    to: System,
-    connections: usize,
-    at_least: f64,
-}
-
-const COSTS: [Costs; 12] = [
-    costs(SOLD_OUT, "sold-out", EnvoyDirect, 8, 2.0),
-    costs(SOLD_OUT, "sold-out", EnvoyDirect, 128, 2.0),
-    costs(SOLD_OUT, "sold-out", NginxLua, 8, 1.0),
-    costs(SOLD_OUT, "sold-out", NginxLua, 128, 1.1),
-    costs(SOLD_OUT, "sold-out", NginxLua, 1_024, 0.85),
-    costs(
+const COSTS: [Ratio; 12] = [
+    native(SOLD_OUT, "sold-out", EnvoyDirect, 8, 2.0),
+    native(SOLD_OUT, "sold-out", EnvoyDirect, 128, 2.0),
+    native(SOLD_OUT, "sold-out", NginxLua, 8, 1.0),
+    native(SOLD_OUT, "sold-out", NginxLua, 128, 1.1),
+    native(SOLD_OUT, "sold-out", NginxLua, 1_024, 0.85),
+    native(
         "redirect, clicks counted",
         "redirect",
         EnvoyDirect,
         128,
         1.8,
     ),
-    Costs {
+    Ratio {
         of: WeirNativeHttp,
-        ..costs(
+        ..native(
             "redirect of the HTTP filter",
             "redirect",
             EnvoyRoutes,
@@ -132,34 +123,18 @@ const COSTS: [Costs; 12] = [
             0.95,
         )
     },
-    costs("queue position", "room-position", EnvoyDirect, 128, 1.7),
-    costs("a whole sale", "sale", NginxLua, 128, 1.0),
-    costs("Redis admission", "redis", NginxLua, 8, 0.75),
-    costs("Redis admission", "redis", NginxLua, 32, 1.1),
-    costs("Redis admission", "redis", NginxLua, 128, 1.4),
+    native("queue position", "room-position", EnvoyDirect, 128, 1.7),
+    native("a whole sale", "sale", NginxLua, 128, 1.0),
+    native("Redis admission", "redis", NginxLua, 8, 0.75),
+    native("Redis admission", "redis", NginxLua, 32, 1.1),
+    native("Redis admission", "redis", NginxLua, 128, 1.4),
 ];
 
 const SOLD_OUT: &str = "sold out";
 
-const fn costs(
-    what: &'static str,
-    scenario: &'static str,
-    to: System,
-    connections: usize,
-    at_least: f64,
-) -> Costs {
-    Costs {
-        what,
-        scenario,
-        of: WeirNative,
-        to,
-        connections,
-        at_least,
-    }
-}
-
-impl Costs {
-    fn bar(&self, report: &Report) -> Bar {
+impl Ratio {
+    /// The bar for processor time.
+    fn cost_bar(&self, report: &Report) -> Bar {
         let ratio = |measured: &ScenarioFigures| {
             let (of, to) = (
                 measured.closed(self.of, self.connections),
@@ -204,7 +179,7 @@ pub(super) const DROPPED: [(&str, &str); 6] = [
         "on two cores Redis and the load generator share one; processor time replaces them",
     ),
     (
-        "p99 of admissions ≤ nginx',",
+        "p99 of admissions ÷ nginx' p99 ≤ 1",
         "on two cores every system's p99 is the load generator's wait for its core",
     ),
 ];
@@ -215,8 +190,8 @@ const fn native(
     to: System,
     connections: usize,
     at_least: f64,
-) -> Rates {
-    Rates {
+) -> Ratio {
+    Ratio {
         what: subject,
         scenario,
         of: WeirNative,
@@ -240,13 +215,13 @@ const COMMANDS_A_POLL: f64 = 0.05;
 
 /// All bars, in the order of the issues.
 pub(super) fn bars(report: &Report) -> Vec<Bar> {
-    let mut bars: Vec<Bar> = RATES.iter().map(|rates| rates.bar(report)).collect();
+    let mut bars: Vec<Bar> = RATES.iter().map(|ratio| ratio.rate_bar(report)).collect();
     let redis = report.scenarios.get("redis");
     bars.push(commands(redis));
     bars.push(webdis(redis));
     bars.push(memory(report));
-    bars.extend(NATIVE_RATES.iter().map(|rates| rates.bar(report)));
-    bars.extend(COSTS.iter().map(|costs| costs.bar(report)));
+    bars.extend(NATIVE_RATES.iter().map(|ratio| ratio.rate_bar(report)));
+    bars.extend(COSTS.iter().map(|ratio| ratio.cost_bar(report)));
     bars.push(p50(redis));
     bars.extend(edges(report));
     bars.extend(room(report));
@@ -254,8 +229,9 @@ pub(super) fn bars(report: &Report) -> Vec<Bar> {
     bars
 }
 
-impl Rates {
-    fn bar(&self, report: &Report) -> Bar {
+impl Ratio {
+    /// The bar for rates.
+    fn rate_bar(&self, report: &Report) -> Bar {
         let measured = report.scenarios.get(self.scenario);
         let ratio = |measured: &ScenarioFigures| rate(measured, self.of, self.to, self.connections);
         Bar {

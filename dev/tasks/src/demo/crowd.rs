@@ -38,7 +38,7 @@ struct Stage<A: CrowdAction> {
 }
 
 impl Crowd {
-    /// Runs `act` for each of `subject`. Returns the results in order of completion, and what the clients observed.
+    /// Runs `act` for each of `whos`. Returns the results in order of completion, and what the clients observed.
     pub(super) async fn play<A: CrowdAction>(
         &self,
         act: A,

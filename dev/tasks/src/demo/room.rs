@@ -100,13 +100,13 @@ impl Queue {
         }))
     }
 
-    /// The changes since `remaining`.
-    pub(super) async fn since(stack: &Stack, remaining: Self) -> Result<Self> {
+    /// The changes since `before`.
+    pub(super) async fn since(stack: &Stack, before: Self) -> Result<Self> {
         let now = Self::find(stack).await?;
         let now = now.context("no gateway has the waiting room")?;
         Ok(Self {
-            joined: now.joined.saturating_sub(remaining.joined),
-            entered: now.entered.saturating_sub(remaining.entered),
+            joined: now.joined.saturating_sub(before.joined),
+            entered: now.entered.saturating_sub(before.entered),
         })
     }
 }

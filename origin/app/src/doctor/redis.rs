@@ -79,11 +79,11 @@ async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallEr
     let time = redis.send(&cmd("TIME")).await.ok();
     let took_ms = now_ms() - before_ms;
     let facts = may(address).await;
-    let mut untold = facts.untold;
+    let mut refused_queries = facts.refused_queries;
     let mut info = async |section: &str, command, checks| {
         let text = text(redis, cmd("INFO").arg(section)).await;
         text.unwrap_or_else(|error| {
-            untold.push(RefusedQuery {
+            refused_queries.push(RefusedQuery {
                 command,
                 checks,
                 error,
@@ -98,7 +98,7 @@ async fn read_facts(redis: &Redis, address: String) -> Result<RedisFacts, CallEr
     let setting = redis.send(cmd("CONFIG").arg("GET").arg(entries)).await;
     let field = |name: &str| info_field(&memory, name).map(str::to_owned);
     Ok(RedisFacts {
-        untold,
+        refused_queries,
         is_replica: info_field(&role, "role").map(|role| role == "slave"),
         used_memory: field("used_memory").and_then(|bytes| bytes.parse().ok()),
         maxmemory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
@@ -131,7 +131,7 @@ async fn may(redis: &Redis, address: String, commands: &[&str]) -> RedisFacts {
         Ok(forbidden) => facts.forbidden = forbidden,
         // A Redis that refuses a write may refuse this, too. The facts have that refusal already.
         Err(_) if facts.refused.is_some() => {}
-        Err(error) => facts.untold.push(RefusedQuery {
+        Err(error) => facts.refused_queries.push(RefusedQuery {
             command: "redis.acl_check_cmd",
             checks: "permissions were",
             error: error.to_string(),

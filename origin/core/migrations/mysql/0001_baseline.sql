@@ -63,7 +63,7 @@ CREATE TABLE audit_verdicts (
     at_ms         BIGINT        NOT NULL,
     status        BIGINT        NOT NULL,
     -- The path of the created resource; empty: none.
-    made          VARCHAR(512)  NOT NULL,
+    created          VARCHAR(512)  NOT NULL,
     -- The changed members, from and to; empty: not recorded.
     detail        VARCHAR(512)  NOT NULL
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

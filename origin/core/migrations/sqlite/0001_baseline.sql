@@ -65,7 +65,7 @@ CREATE TABLE audit_verdicts (
     at_ms         INTEGER NOT NULL,
     status        INTEGER NOT NULL,
     -- The path of the created resource; empty: none.
-    made          TEXT    NOT NULL,
+    created          TEXT    NOT NULL,
     -- The changed members, from and to; empty: not recorded.
     detail        TEXT    NOT NULL
 ) STRICT;

@@ -109,9 +109,9 @@ impl AuthLayer {
     /// Authenticates the caller of a request.
     pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let caller = match bearer(headers) {
-            Some(displayed) => {
-                let displayed = std::str::from_utf8(displayed).map_err(|_| unknown())?;
-                self.opened_by(displayed).await?
+            Some(token) => {
+                let token = std::str::from_utf8(token).map_err(|_| unknown())?;
+                self.opened_by(token).await?
             }
             // With another authorization header, the cookie does not apply.
             None if headers.contains_key(header::AUTHORIZATION) => None,
@@ -258,7 +258,7 @@ fn verdict(response: &Response) -> Verdict {
     Verdict {
         at_ms: now_ms(),
         status: response.status().as_u16(),
-        made: created.unwrap_or_default().to_owned(),
+        created: created.unwrap_or_default().to_owned(),
         detail: detail.map_or_else(String::new, |detail| detail.0.clone()),
     }
 }

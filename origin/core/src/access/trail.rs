@@ -24,13 +24,13 @@ const INSERT: &str = "
     INSERT INTO audit_trail (id, at_ms, actor, actor_name, is_session, method, route, path, source, tenant)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const INSERT_VERDICT: &str =
-    "INSERT INTO audit_verdicts (id, at_ms, status, made, detail) VALUES (?, ?, ?, ?, ?)";
+    "INSERT INTO audit_verdicts (id, at_ms, status, created, detail) VALUES (?, ?, ?, ?, ?)";
 
 macro_rules! select {
     ($of:literal) => {
         concat!(
             "SELECT t.id, t.at_ms, t.actor, t.actor_name, t.is_session, t.method, t.route, t.path, t.source, t.tenant, ",
-            "v.at_ms AS ended_at_ms, v.status, v.made, v.detail ",
+            "v.at_ms AS ended_at_ms, v.status, v.created, v.detail ",
             "FROM audit_trail t LEFT JOIN audit_verdicts v ON v.id = t.id ",
             "WHERE t.id < ?",
             $of,
@@ -68,7 +68,7 @@ pub(super) struct Verdict {
     pub at_ms: u64,
     pub status: u16,
     /// Path of the created object; empty: none.
-    pub made: String,
+    pub created: String,
     /// The changed members; empty: not recorded.
     pub detail: String,
 }
@@ -106,7 +106,7 @@ pub(super) struct EntryView {
     ended_at_ms: Option<u64>,
     /// Path of the created object.
     #[schema(required)]
-    made: Option<String>,
+    created: Option<String>,
     /// The changed members, from and to, such as `state: open to closed`; null: not recorded.
     #[schema(required)]
     detail: Option<String>,
@@ -244,7 +244,7 @@ fn insert(id: u64, intent: &Intent) -> crate::sql::Statement<'_> {
 
 fn insert_verdict(id: u64, verdict: &Verdict) -> crate::sql::Statement<'_> {
     let insert = sql(INSERT_VERDICT).number(id).number(verdict.at_ms);
-    let insert = insert.number(verdict.status).text(cut(&verdict.made));
+    let insert = insert.number(verdict.status).text(cut(&verdict.created));
     insert.text(cut(&verdict.detail))
 }
 
@@ -269,7 +269,9 @@ fn view(row: &Row) -> Result<EntryView, sqlx::Error> {
         source: row.text("source")?,
         status: row.maybe("status")?,
         ended_at_ms: row.maybe("ended_at_ms")?,
-        made: row.maybe_text("made")?.filter(|made| !made.is_empty()),
+        created: row
+            .maybe_text("created")?
+            .filter(|created| !created.is_empty()),
         detail: row
             .maybe_text("detail")?
             .filter(|detail| !detail.is_empty()),

@@ -193,8 +193,8 @@ pub(super) async fn resend_many(
     let resent = admin::resend_many(&events, group, which.reason.as_deref(), limit);
     let (accepted, remaining) = resent.await?;
     Ok(Json(ResentMany {
-        taken: accepted,
-        left: remaining,
+        accepted,
+        remaining,
     }))
 }
 
@@ -267,9 +267,9 @@ enum ResentView {
 #[schema(as = Resent)]
 pub(super) struct ResentMany {
     /// Number accepted.
-    taken: u64,
-    /// Number left.
-    left: u64,
+    accepted: u64,
+    /// Number not accepted.
+    remaining: u64,
 }
 
 impl From<&DeadLetter> for LetterView {

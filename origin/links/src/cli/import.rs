@@ -12,7 +12,7 @@ use super::parts::{FileChunk, cut};
 #[derive(Debug, Default, Deserialize)]
 struct Report {
     rows: u64,
-    made: u64,
+    created: u64,
     present: u64,
     refused: Vec<RowError>,
     ignored_columns: Vec<String>,
@@ -70,7 +70,7 @@ async fn send_all(
         bar.suspend(|| report.refused.iter().for_each(print_error));
         sum.add(report);
         bar.set_position(part.end);
-        bar.set_message(format!("{} links", sum.made + sum.present));
+        bar.set_message(format!("{} links", sum.created + sum.present));
     }
     bar.finish_and_clear();
     sum.end(command.dry_run)
@@ -104,7 +104,7 @@ impl ImportCommand {
 impl Report {
     fn add(&mut self, part: Self) {
         self.rows += part.rows;
-        self.made += part.made;
+        self.created += part.created;
         self.present += part.present;
         self.refused.extend(part.refused);
         self.ignored_columns = part.ignored_columns;
@@ -122,7 +122,7 @@ impl Report {
         };
         println!(
             "{} rows: {} links {created}, {} already exist, {refused} refused",
-            self.rows, self.made, self.present
+            self.rows, self.created, self.present
         );
         match refused {
             0 => Ok(()),

@@ -72,7 +72,7 @@ pub struct Report {
     /// Rows of the file.
     pub rows: u64,
     /// Links created; a Bitly row with a custom link counts as two.
-    pub made: u64,
+    pub created: u64,
     /// Links that existed already with the same target.
     pub present: u64,
     /// Refused rows, in the order of the file.
@@ -165,7 +165,7 @@ impl Importer {
             for imported in imports {
                 let code = imported.request.code.clone();
                 match self.take_over(order, imported).await? {
-                    Outcome::Made => report.made += 1,
+                    Outcome::Made => report.created += 1,
                     Outcome::Present => report.present += 1,
                     Outcome::Refused(error, detail) => report.refused.push(RowError {
                         line,

@@ -289,7 +289,7 @@ CREATE TABLE stock_changes (
     -- The operator's idempotency key.
     change_key  TEXT    NOT NULL,
     -- Units to add; negative: units to withdraw from those that are not held.
-    wanted      INTEGER NOT NULL CHECK (wanted <> 0),
+    requested      INTEGER NOT NULL CHECK (requested <> 0),
     -- The units of each shard, separated by commas.
     shares      TEXT    NOT NULL,
     -- The units changed in total; NULL until every shard has answered.

@@ -46,7 +46,7 @@ pub(super) struct ChangeView {
     /// Idempotency key of the change.
     key: String,
     /// Units to add; below 0: to withdraw.
-    wanted: i64,
+    requested: i64,
     /// `under_way` until every shard has answered, then `done`.
     state: ChangeState,
     /// Units actually added, or below 0 withdrawn; null: not known yet.
@@ -73,7 +73,7 @@ impl From<StoredChange> for ChangeView {
         Self {
             sale: change.sale,
             key: change.key,
-            wanted: change.wanted,
+            requested: change.requested,
             state: match change.done_at_ms {
                 Some(_) => ChangeState::Done,
                 None => ChangeState::UnderWay,
@@ -135,10 +135,10 @@ pub(super) async fn change(
         ChangeBegun::New(change) | ChangeBegun::Known(change) => change,
         ChangeBegun::Refused(refusal) => return Err(refused(refusal)),
     };
-    if change.wanted != new.units {
+    if change.requested != new.units {
         let detail = format!(
             "this Idempotency-Key was used for a change of {} units",
-            change.wanted
+            change.requested
         );
         return Err(IDEMPOTENCY_KEY_REUSED.because(detail));
     }

@@ -125,7 +125,7 @@ pub(super) async fn close(
 /// A changed sale, with the changed members for the audit trail.
 type ChangedSale = (Extension<AuditDetail>, Json<SaleSummary>);
 
-/// Returns the sale after a change. `members` selects those that the change may set.
+/// Returns the sale after a change. `members` lists the fields that the change may set.
 async fn changed(
     sales: &Sales,
     before: &StoredSale,

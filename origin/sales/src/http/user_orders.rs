@@ -113,7 +113,7 @@ pub(super) enum AnyOrder {
 
 /// List the user's own orders
 ///
-/// Orders of all sales, newest first, including those of archived sales.
+/// Orders of all sales, newest first, including archived sales.
 #[utoipa::path(
     get,
     path = "/my-orders",

@@ -32,7 +32,7 @@ const SELECT_LAST: &str = "
     SELECT COALESCE(MAX(number), 0) AS last FROM stock_changes WHERE sale_id = ?";
 
 const INSERT: &str = "
-    INSERT INTO stock_changes (sale_id, number, change_key, wanted, shares, asked_at_ms)
+    INSERT INTO stock_changes (sale_id, number, change_key, requested, shares, asked_at_ms)
     VALUES (?, ?, ?, ?, ?, ?)";
 
 const END: &str = "
@@ -59,7 +59,7 @@ pub struct StoredChange {
     /// Idempotency key from the operator.
     pub key: String,
     /// Units to add; below 0: free units to withdraw.
-    pub wanted: i64,
+    pub requested: i64,
     /// Units that each shard adds or gives up.
     pub shares: Vec<u64>,
     /// Units added, or below 0 withdrawn; `None`: some shards have not answered.
@@ -112,7 +112,7 @@ impl StoredChange {
     pub(super) fn counted(&self) -> StockChange {
         StockChange {
             number: self.number,
-            units: self.wanted.max(0),
+            units: self.requested.max(0),
         }
     }
 }
@@ -160,7 +160,7 @@ impl StockChangeStore<'_> {
             sale: sale.clone(),
             number: 0,
             key: key.as_str().to_owned(),
-            wanted: requested,
+            requested,
             shares: shares.to_vec(),
             units: None,
             asked_at_ms: now_ms,
@@ -216,8 +216,8 @@ async fn begin_once(db: &Database, requested: &StoredChange) -> Result<ChangeBeg
         ..requested.clone()
     };
     insert(&mut tx, &started).await?;
-    if started.wanted > 0 {
-        add_units(&mut tx, &started.sale, started.wanted).await?;
+    if started.requested > 0 {
+        add_units(&mut tx, &started.sale, started.requested).await?;
     }
     tx.commit().await?;
     Ok(ChangeBegun::New(started))
@@ -232,14 +232,14 @@ async fn refusal(
     let total = stored
         .fields
         .total
-        .saturating_add_signed(change.wanted.max(0));
+        .saturating_add_signed(change.requested.max(0));
     let refusal = match stored {
         _ if stored.archived_at_ms.is_some() => ChangeRefusal::Archived,
         _ if stored.warmed_at_ms.is_none() => ChangeRefusal::NotWarmed,
         _ if stored.sale.ends_at_ms <= change.asked_at_ms => ChangeRefusal::Ended,
         _ if total > TOTAL_MAX => ChangeRefusal::TooMany,
         _ if open_of(tx, &change.sale).await?.is_some() => ChangeRefusal::UnderWay,
-        _ if change.wanted > 0 => {
+        _ if change.requested > 0 => {
             let over = tenants::over(tx, tenant, &change.sale, total, false).await?;
             return Ok(over.map(ChangeRefusal::from));
         }
@@ -255,7 +255,7 @@ async fn insert(tx: &mut Tx, change: &StoredChange) -> Result<(), Error> {
         .text(change.sale.as_str())
         .number(change.number)
         .text(&change.key)
-        .signed(change.wanted)
+        .signed(change.requested)
         .text(&shares)
         .number(change.asked_at_ms);
     tx.execute(insert).await?;
@@ -271,9 +271,9 @@ async fn end_once(
     let mut tx = db.begin().await?;
     let id = open.sale.as_str();
     tx.execute(sql(LOCK_SALE).text(id)).await?;
-    let units = match open.wanted > 0 {
+    let units = match open.requested > 0 {
         // SQL has already counted all added units. If a shard has lost some, the reconciler adds them.
-        true => open.wanted,
+        true => open.requested,
         false => withdrawable(&mut tx, &open.sale, units).await?,
     };
     let end = sql(END)
@@ -331,7 +331,7 @@ fn change(row: &Row) -> Result<StoredChange, Error> {
         sale: sale_id(row, "sale_id")?,
         number: row.number("number")?,
         key: row.text("change_key")?,
-        wanted: row.signed("wanted")?,
+        requested: row.signed("requested")?,
         shares: shares.split(',').map(share).collect::<Result<_, _>>()?,
         units,
         asked_at_ms: row.number("asked_at_ms")?,

@@ -94,7 +94,7 @@ async fn events_get_verdicts_and_refused_ones_can_be_fixed_and_resent() {
     let many = world
         .admin("POST", "/events/dead-letters/resend", &which)
         .await;
-    assert_eq!(many.body, json!({"taken": 1, "left": 0}));
+    assert_eq!(many.body, json!({"accepted": 1, "remaining": 0}));
     assert_eq!(dead_letters(&world, "").await.len(), 7);
 }
 

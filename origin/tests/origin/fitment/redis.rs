@@ -145,7 +145,7 @@ async fn partly_lost_redis_data_reads_unknown_and_is_repaired() {
             .await;
         (
             answer.body["checked"].as_u64().unwrap(),
-            answer.body["mended"].as_u64().unwrap(),
+            answer.body["repaired"].as_u64().unwrap(),
         )
     };
     assert_eq!(verify().await, (3, 0));
@@ -194,7 +194,7 @@ async fn verification_resumes_after_its_last_step() {
         let path = format!("/fitment/verify?after={after}&limit=10");
         let step = world.admin("POST", &path, &Value::Null).await.body;
         checked += step["checked"].as_u64().unwrap();
-        assert_eq!(step["mended"], 0);
+        assert_eq!(step["repaired"], 0);
         steps += 1;
         match step["next"].as_u64() {
             Some(next) => after = next,
@@ -223,8 +223,11 @@ async fn sql_wins_even_over_a_higher_version_in_redis() {
     let before = fitment(&world).store().head().await.unwrap();
     assert!(before.version > 1);
     let verified = fitment(&world).verify(None, 0, 10).await.unwrap();
-    assert_eq!(verified.mended, 1);
-    assert_eq!(fitment(&world).verify(None, 0, 10).await.unwrap().mended, 0);
+    assert_eq!(verified.repaired, 1);
+    assert_eq!(
+        fitment(&world).verify(None, 0, 10).await.unwrap().repaired,
+        0
+    );
     assert_eq!(in_redis(&world, "S1", 2).await, Answer::Fits);
 }
 
@@ -268,7 +271,7 @@ async fn duplicate_publishing_by_two_origins_is_harmless() {
         assert_eq!(in_redis(&world, "S2", number).await, fits(number >= 21));
     }
     let verified = fitment(&world).verify(None, 0, 10).await.unwrap();
-    assert_eq!((verified.checked, verified.mended), (2, 0));
+    assert_eq!((verified.checked, verified.repaired), (2, 0));
     let head = world
         .redis(cmd("GET").arg(VehicleMapKeys::new(&world.prefix).head()))
         .await;

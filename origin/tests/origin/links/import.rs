@@ -32,7 +32,12 @@ async fn imported(world: &World, query: &str, file: &str) -> Value {
     let refused = answer.body["refused"].as_array().unwrap();
     let refused: Vec<Value> = refused.iter().map(part).collect();
     let number = |name: &str| answer.body[name].clone();
-    json!([number("rows"), number("made"), number("present"), refused])
+    json!([
+        number("rows"),
+        number("created"),
+        number("present"),
+        refused
+    ])
 }
 
 #[tokio::test]
@@ -234,7 +239,7 @@ async fn only_an_unreadable_file_is_refused_as_a_whole() {
     let of_key = |query: &'static str| world.admin_as("POST", query, file, Some(&bearer));
     let answer = of_key("/link-imports?format=csv&tag=team").await;
     assert_eq!(
-        (&answer.body["made"], &answer.body["present"]),
+        (&answer.body["created"], &answer.body["present"]),
         (&json!(1), &json!(0))
     );
     assert_eq!(answer.body["refused"][0]["error"], "code_taken");

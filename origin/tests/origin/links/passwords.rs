@@ -331,6 +331,6 @@ async fn options_incompatible_with_a_password_are_refused() {
     let export = String::from_utf8(export).unwrap();
     let import = "/link-imports?format=csv";
     let report = world.admin_text("POST", import, &export).await;
-    assert_eq!(report.body["made"], 0, "{report:?}");
+    assert_eq!(report.body["created"], 0, "{report:?}");
     assert_eq!(report.body["refused"][0]["error"], "link_protected");
 }

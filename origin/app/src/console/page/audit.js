@@ -95,8 +95,8 @@ function placed(path, text) {
 /** An entry as a sentence. */
 export function sentence(entry) {
   const [verb, kind] = VERBS[`${entry.method} ${entry.route}`] ?? [PLAIN[entry.method] ?? entry.method, entry.route.split("/")[1]];
-  const object = entry.made?.split("?")[0].split("/").at(-1) ?? objectOf(entry);
-  const path = entry.made ?? entry.path;
+  const object = entry.created?.split("?")[0].split("/").at(-1) ?? objectOf(entry);
+  const path = entry.created ?? entry.path;
   const who = el("strong", { title: entry.actor }, entry.actor_name);
   const raw = el("details", {}, el("summary", { class: "hint" }, "Request"), el("code", {}, `${entry.method} ${entry.path}`), entry.session && el("span", { class: "hint" }, " in the console"));
   return el("div", {}, who, ` ${verb} ${kind} `, object && placed(path, object), detailOf(entry), raw);
@@ -143,7 +143,7 @@ export function trailOf(desk, path) {
   const load = async () => {
     try {
       const { entries } = await api.trail({ limit: 200 });
-      const found = entries.filter((entry) => entry.path === path || entry.path.startsWith(`${path}/`) || entry.made === path);
+      const found = entries.filter((entry) => entry.path === path || entry.path.startsWith(`${path}/`) || entry.created === path);
       const hint = el("p", { class: "hint" }, "From the latest 200 changes. ", el("a", { href: `#/audit?object=${path.split("/").at(-1)}` }, "Search all changes"));
       replace(shown, found.length > 0 ? table("activity", HEADS, found.map(row)) : empty("no-activity", "No recent changes."), hint);
     } catch (error) {
@@ -166,7 +166,7 @@ export async function audit(desk, search) {
     const object = of.object.value.trim().toLowerCase();
     return (!of.method.value || entry.method === of.method.value)
       && (!of.day.value || instant(entry.at_ms).startsWith(of.day.value))
-      && (!object || `${entry.path} ${entry.made ?? ""}`.toLowerCase().includes(object));
+      && (!object || `${entry.path} ${entry.created ?? ""}`.toLowerCase().includes(object));
   };
   const load = async (isFirst) => {
     const found = isFirst ? [] : entries;

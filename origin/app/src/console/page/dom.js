@@ -351,7 +351,7 @@ export function tabs(place, panels, current) {
 
 /**
  * Controls that follow the server until somebody changes them. `of` has a control by member. `update` takes the
- * server's values, and `said` tells if it changed what was changed here, too.
+ * server's values, and `said` reports a field that also changed on the server.
  */
 export function follow(of, said, saidOf = (name) => name) {
   const read = (control) => (control.type === "checkbox" ? control.checked : control.value);

@@ -24,7 +24,7 @@ const box = (name, checked) => el("input", { name, type: "checkbox", checked });
 
 const inRange = (value, min, max) => /^\d+$/.test(value) && Number(value) >= min && Number(value) <= max;
 
-/** The sale to begin with: the usual values, or those of a sale to copy, in a period that is still to come. */
+/** The initial form values: defaults, or a copy of a sale with a period in the future. */
 async function template(copied) {
   const hour = Math.ceil(Date.now() / HOUR_MS) * HOUR_MS;
   const usual = {

@@ -12,7 +12,7 @@ import { traffic } from "./traffic.js";
 
 const EVERY_MS = 5_000;
 
-/** The chart of the last hour is read only once in so many intervals. */
+/** The chart of the last hour is loaded once per this many refreshes. */
 const HOUR_TURNS = 6;
 
 /** Live sales whose numbers are read at every interval, and upcoming ones shown below them. */
@@ -73,7 +73,7 @@ function saleTroubles(sale, balanced) {
   return found;
 }
 
-/** The sales, and the live numbers of those that run. */
+/** All sales, with live numbers for running sales. */
 async function readSales() {
   const all = sorted(await api.sales());
   const running = all.filter((sale) => stage(sale) === "live").slice(0, LIVE_MAX);

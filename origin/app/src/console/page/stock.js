@@ -26,7 +26,7 @@ function changes(stock) {
   }
   const row = (change) => [
     instant(change.asked_at_ms),
-    signed(change.wanted),
+    signed(change.requested),
     change.units === null ? "–" : signed(change.units),
     state(change.state === "done" ? "Done" : "In progress", change.state === "done" ? "good" : "warn"),
   ];
@@ -38,8 +38,8 @@ function outcome(change) {
   if (change.state !== "done") {
     return "The change is saved and continues in the background. Send it again to see its progress.";
   }
-  const isLess = change.units !== change.wanted;
-  return isLess ? `${signed(change.units)} of ${signed(change.wanted)} units: the others are held or ordered.` : `${signed(change.units)} units.`;
+  const isLess = change.units !== change.requested;
+  return isLess ? `${signed(change.units)} of ${signed(change.requested)} units: the others are held or ordered.` : `${signed(change.units)} units.`;
 }
 
 /**

@@ -66,9 +66,9 @@ function reasonGroup(desk, reason, letters, { hasMore, isOpen, said, reload, gro
     if (!(await ask(`Send all with the reason “${reason}” again?`, `These are ${many}. Each is validated or handled again.`, "Send all again", "Keep them here"))) {
       return null;
     }
-    const { taken, left } = await api.resendMany(given);
+    const { accepted, remaining } = await api.resendMany(given);
     await reload();
-    return `${count(taken)} accepted, ${count(left)} not accepted.`;
+    return `${count(accepted)} accepted, ${count(remaining)} not accepted.`;
   });
   const rows = letters.map((one) => letterRow(desk, one, reload));
   return el("details", { class: "card", open: isOpen }, el("summary", {}, state(reason, "bad"), ` ${many}`),

@@ -62,8 +62,8 @@ export function parts(text, format) {
 
 /** What an import found so far, in words. */
 function summary(sum, isDry) {
-  const made = isDry ? "would be created" : "created";
-  return `${count(sum.rows)} rows: ${count(sum.made)} ${made}, ${count(sum.present)} already exist, ${count(sum.refused.length)} refused.`;
+  const verb = isDry ? "would be created" : "created";
+  return `${count(sum.rows)} rows: ${count(sum.created)} ${verb}, ${count(sum.present)} already exist, ${count(sum.refused.length)} refused.`;
 }
 
 /** Shows the progress of an import, and what it refused. */
@@ -78,7 +78,7 @@ function progress(rows, isDry) {
     const done = isDry ? "Checked; nothing was created yet." : "Done.";
     text.textContent = `${summary(sum, isDry)} ${isOver ? done + ignored : "…"}`;
     replace(list, sum.refused.slice(0, SHOWN).map(({ line, code, detail }) => el("li", {}, `Line ${line}${code ? `, ${code}` : ""}: ${detail}`)));
-    replace(next, isOver && isDry && sum.made > 0 && again);
+    replace(next, isOver && isDry && sum.created > 0 && again);
   };
   return { element: [bar, text, next, list], show };
 }
@@ -96,7 +96,7 @@ export async function importer(desk) {
   const run = async (isDry) => {
     const text = await file.files[0].text();
     const all = parts(text.replace(/^\uFEFF/, ""), format.value);
-    const sum = { rows: 0, made: 0, present: 0, refused: [], ignored: [] };
+    const sum = { rows: 0, created: 0, present: 0, refused: [], ignored: [] };
     const shown = progress(all.reduce((rows, part) => rows + part.rows, 0), isDry);
     replace(report, shown.element);
     shown.show(sum);
@@ -105,13 +105,13 @@ export async function importer(desk) {
       const query = { format: format.value, domain: domain.value, tag: tag.value.trim(), dry_run: isDry, first_line: part.firstLine };
       const done = await api.take(query, part.text);
       sum.rows += done.rows;
-      sum.made += done.made;
+      sum.created += done.created;
       sum.present += done.present;
       sum.refused.push(...done.refused);
       sum.ignored = done.ignored_columns;
       shown.show(sum);
     }
-    shown.show(sum, button(`Import these ${count(sum.made)}`, { class: "primary", id: "import-these" }, said, () => run(false)));
+    shown.show(sum, button(`Import these ${count(sum.created)}`, { class: "primary", id: "import-these" }, said, () => run(false)));
     announce("Done");
     return null;
   };
