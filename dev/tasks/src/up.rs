@@ -94,7 +94,7 @@ pub struct ShopArguments {
     #[arg(long, value_name = "PORT")]
     storefront_port: Option<u16>,
 
-    /// Let pages of this origin use the gateway, such as https://shop.test:5173; repeatable
+    /// Let pages of this origin use the gateway, such as `https://shop.test:5173`; repeatable
     ///
     /// Pages of any port of localhost and 127.0.0.1 already may.
     #[arg(long = "origin", value_name = "URL", value_parser = page_origin)]

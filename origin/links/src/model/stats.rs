@@ -25,7 +25,7 @@ pub const DAYS_KEPT_MS: u64 = 400 * DAY_MS;
 /// Retention of cells, in milliseconds. A cross-tab reads cells to combine filters.
 pub const CELLS_KEPT_MS: u64 = 31 * DAY_MS;
 
-/// Maximum number of cells per link and hour: the [top](super::heavy) ones.
+/// Maximum number of cells per link and hour: the [top](super::top_k) ones.
 pub const CELLS_MAX: usize = 64;
 
 /// How long ids of counted batches are stored, in milliseconds. Redis redelivers a batch within minutes.
@@ -130,7 +130,7 @@ impl Breakdown {
         Self::ALL.into_iter().find(|part| part.as_str() == name)
     }
 
-    /// Maximum number of stored values per link and day: the [top](super::heavy) ones. Clients choose what they send,
+    /// Maximum number of stored values per link and day: the [top](super::top_k) ones. Clients choose what they send,
     /// so the limit bounds the size of SQL tables.
     pub const fn values_max(self) -> usize {
         match self {
