@@ -1,5 +1,8 @@
--- A sale's gate in nginx' Lua. Each worker has its own tables of sales. Workers share the sold-out flags and the rate
--- limits in shared dictionaries.
+-- A sale's gate in nginx' Lua, in two variants. The lean one does as little as possible. The fair one does what Weir
+-- does: it calls Weir's own script (several units, sums for audits, epochs, Redis' clock, idempotency keys), returns the
+-- claim of a client that left, and counts each verdict. Each worker has its own tables of sales. Workers share the
+-- sold-out flags, rate limits and counters in shared dictionaries.
+local bit = require "bit"
 local ffi = require "ffi"
 local base64 = require "ngx.base64"
 local redis = require "nginx.redis"
@@ -14,8 +17,10 @@ ffi.cdef [[
 local HOUR_MS = 3600000
 local SHARDS = 4
 local sold_out, users, addresses, links = ngx.shared.sold_out, ngx.shared.users, ngx.shared.addresses, ngx.shared.links
+local verdicts = ngx.shared.verdicts
 local function clock_ms() return math.floor(ngx.now() * 1000 + 0.5) end
-local M, redis_host, redis_port, claim_sha, secret = {}, nil, nil, nil, nil
+local M, redis_host, redis_port, secret = {}, nil, nil, nil
+local lean_sha, claim_sha, release_sha
 
 local sales = {
   open = { starts_at_ms = 0 },
@@ -28,13 +33,16 @@ local sales = {
 for name, sale in pairs(sales) do
   sale.shards = {}
   for shard = 0, SHARDS - 1 do
-    local tag = "weir:{" .. name .. ":" .. shard .. "}:"
-    sale.shards[shard] = { tag .. "stock", tag .. "claims", tag .. "pending", tag .. "sequence", tag .. "blocked" }
+    local key = function(kind) return "weir:{" .. name .. ":" .. shard .. "}:" .. kind end
+    sale.shards[shard] = {
+      stock = key "stock", claims = key "claims", pending = key "pending", sequence = key "sequence", epoch = key "epoch",
+      sums = key "sums", bought = key "bought", blocked = key "blocked", attempt = key "attempt",
+    }
   end
 end
 
-function M.start(host, port, sha)
-  redis_host, redis_port, claim_sha = host, port, sha
+function M.start(host, port, lean, claim, release)
+  redis_host, redis_port, lean_sha, claim_sha, release_sha = host, port, lean, claim, release
   secret = os.getenv("WEIR_TOKEN_SECRET")
   sold_out:set("gone", true)
 end
@@ -115,20 +123,49 @@ local function admit(name, now_ms)
   return sale, user
 end
 
--- Calls the script over a pooled connection.
-local function claim(sale, user, now_ms)
-  local shard = ngx.crc32_short(user) % SHARDS
-  local keys = sale.shards[shard]
+-- Calls a script over a pooled connection.
+local function call(sha, ...)
   local client = redis:new()
   client:set_timeout(250)
   if not client:connect(redis_host, redis_port) then return end
-  local reply = client:evalsha(claim_sha, 5, keys[1], keys[2], keys[3], keys[4], keys[5], now_ms, HOUR_MS, 1, user)
+  local reply = client:evalsha(sha, ...)
   if not reply then return end
   client:set_keepalive(300000, 1024)
-  return reply, shard
+  return reply
 end
 
-function M.order(name, is_limited)
+-- Returns the reply's code, generation, deadline and delivery.
+local function claim_lean(keys, user, now_ms)
+  local reply = call(lean_sha, 5, keys.stock, keys.claims, keys.pending, keys.sequence, keys.blocked, now_ms, HOUR_MS, 1, user)
+  if reply then return reply[1], reply[2], now_ms + HOUR_MS, 0 end
+end
+
+-- The same with crates/sale/lua/claim.lua, for a batch of one.
+local function claim_fair(keys, user, bucket)
+  local key = ngx.var.http_idempotency_key
+  local reply
+  if key then
+    reply = call(claim_sha, 9, keys.stock, keys.epoch, keys.sequence, keys.sums, keys.claims, keys.pending, keys.bought,
+      keys.blocked, keys.attempt, 1, HOUR_MS, 1, 1, "bk", bucket, user, string.sub(ngx.md5(key), 1, 16))
+  else
+    reply = call(claim_sha, 8, keys.stock, keys.epoch, keys.sequence, keys.sums, keys.claims, keys.pending, keys.bought,
+      keys.blocked, 1, HOUR_MS, 1, 1, "b", bucket, user)
+  end
+  if not reply then return end
+  local code, generation, _, deadline, delivery = string.match(reply, "^(%d+) ?(%d*) ?(%d*) ?(%d*) ?(%d*)$")
+  return tonumber(code), generation, tonumber(deadline), delivery
+end
+
+-- Returns the delivery of a claim to a client that left.
+local function release(keys, user, bucket, generation, delivery)
+  call(release_sha, 6, keys.stock, keys.claims, keys.pending, keys.epoch, keys.sums, keys.bought,
+    user, string.byte(bucket), generation, delivery)
+end
+
+-- Counts the answer's verdict.
+function M.count() verdicts:incr(ngx.header["x-weir-verdict"] or "none", 1, 0) end
+
+function M.order(name, is_limited, is_fair)
   local now_ms = clock_ms()
   local sale, user = admit(name, now_ms)
   if not sale then return end
@@ -139,11 +176,21 @@ function M.order(name, is_limited)
     local wait_ms = limit(addresses, ngx.var.binary_remote_addr, 1, 2000, now_ms) or limit(users, user, 50, 40, now_ms)
     if wait_ms then return refusals.rate_limited(math.ceil(wait_ms / 1000)) end
   end
-  local reply, shard = claim(sale, user, now_ms)
-  local code = reply and reply[1]
+  local hash = ngx.crc32_short(user)
+  local shard, bucket = hash % SHARDS, string.char(bit.band(bit.rshift(hash, 8), 255))
+  local keys = sale.shards[shard]
+  local has_left = false
+  if is_fair then ngx.on_abort(function() has_left = true end) end
+  local code, generation, deadline_ms, delivery
+  if is_fair then
+    code, generation, deadline_ms, delivery = claim_fair(keys, user, bucket)
+  else
+    code, generation, deadline_ms, delivery = claim_lean(keys, user, now_ms)
+  end
   if code == 1 or code == 2 then
+    if has_left then return release(keys, user, bucket, generation, delivery) end
     -- As if an origin followed.
-    sign_claim(string.format("v1;%s;%d;%d;1;%.0f;%s", name, shard, reply[2], now_ms + HOUR_MS, user))
+    sign_claim(string.format("v1;%s;%d;%s;1;%.0f;%s", name, shard, generation, deadline_ms, user))
     return answer(200, code == 1 and "granted" or "granted_again", '{"order":"made"}')
   end
   if code == 4 then return refusals.sold_out() end

@@ -125,6 +125,8 @@ impl Writer {
             kind,
             prefix: match (system, kind) {
                 (System::NginxLua, Kind::Sale) => "/limited",
+                (System::NginxFair, Kind::Sale) => "/fair/limited",
+                (System::NginxFair, _) => "/fair",
                 (System::NginxLua, Kind::RedirectRedis) => "/uncached",
                 (System::NginxLimit | System::NginxReturn, _) => "/native",
                 _ => "",

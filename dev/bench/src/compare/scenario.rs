@@ -74,8 +74,8 @@ impl Connections {
 }
 
 use System::{
-    EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyRoutes, EnvoyWebdis, NginxLimit, NginxLua,
-    NginxReturn, Weir, WeirNative, WeirNativeHttp,
+    EnvoyDirect, EnvoyLeast, EnvoyLimit, EnvoyLua, EnvoyRoutes, EnvoyWebdis, NginxFair, NginxLimit,
+    NginxLua, NginxReturn, Weir, WeirNative, WeirNativeHttp,
 };
 
 pub(super) const ALL: [Scenario; 14] = [
@@ -122,13 +122,13 @@ pub(super) const ALL: [Scenario; 14] = [
     Scenario {
         name: "redis",
         title: "Admission in Redis",
-        what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or nginx then answers 200 instead of the origin. Redis checks blocked users, the cap of one unit and earlier claims, in 4 shards.",
-        systems: &[Weir, WeirNative, NginxLua, EnvoyWebdis],
+        what: "Every request comes from another user and gets a claim from a stock that does not run out; Envoy or nginx then answers 200 instead of the origin. Redis checks blocked users, the cap of one unit and earlier claims, in 4 shards. Fair nginx uses Weir's script, returns claims of clients that left, and counts verdicts; the other nginx does not.",
+        systems: &[Weir, WeirNative, NginxLua, NginxFair, EnvoyWebdis],
         kind: Kind::Claim,
         statuses: &[200],
         connections: Connections::All,
         open_loop: OpenLoop {
-            systems: &[Weir, WeirNative, NginxLua],
+            systems: &[Weir, WeirNative, NginxLua, NginxFair],
             connections: Connections::All,
         },
         same_answers: true,
@@ -177,7 +177,7 @@ pub(super) const ALL: [Scenario; 14] = [
         name: "sale",
         title: "A whole sale",
         what: "Of 100 requests, 5 come from people with a token, who get a claim; 35 come from bots without a token, 10 from bots with a forged one, 10 from 50 bots with a token and far too many requests; 40 are for a sold-out sale. With limits on users and addresses.",
-        systems: &[Weir, WeirNative, NginxLua],
+        systems: &[Weir, WeirNative, NginxLua, NginxFair],
         kind: Kind::Sale,
         statuses: &[200, 403, 409, 429],
         connections: Connections::Rush,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weir_sale::redis::{claim, release};
 use weir_scripts::keys::DEFAULT_PREFIX;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions, GATE, set};
 use weir_stack::native::Host;
@@ -86,7 +87,10 @@ impl BenchEnv<'_> {
         let dir = self.dir.join(format!("{system:?}"));
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         match system {
-            System::NginxLua | System::NginxLimit | System::NginxReturn => {
+            System::NginxLua
+            | System::NginxFair
+            | System::NginxLimit
+            | System::NginxReturn => {
                 self.nginx(system, kind, &dir).await
             }
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
@@ -262,7 +266,7 @@ impl BenchEnv<'_> {
                 | Kind::RedirectRedis
                 | Kind::Fitment
         );
-        let store = match asks_redis && system == System::NginxLua {
+        let store = match asks_redis && matches!(system, System::NginxLua | System::NginxFair) {
             true => Some(self.store(kind, dir).await?),
             false => None,
         };
@@ -275,7 +279,9 @@ impl BenchEnv<'_> {
                 "\"127.0.0.1\", 6379",
                 &format!("\"127.0.0.1\", {redis_port}"),
             )
-            .replace("@CLAIM_SHA@", sha)
+            .replace("@LEAN_SHA@", sha)
+            .replace("@CLAIM_SHA@", &claim::SCRIPT.sha1_hex())
+            .replace("@RELEASE_SHA@", &release::SCRIPT.sha1_hex())
             .replace(
                 "@FITMENT_SHA@",
                 &weir_fitment::redis::fit_query::SCRIPT.sha1_hex(),

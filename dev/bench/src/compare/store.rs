@@ -18,6 +18,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 use weir_link::redis::keys::{LinkKeys, link_domains};
 use weir_sale::redis::keys::{self, ShardKeys};
+use weir_sale::redis::{claim, release};
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
 use weir_scripts::Call;
 use weir_scripts::keys::DEFAULT_PREFIX;
@@ -73,10 +74,10 @@ impl Store {
         let claim_sha = load(&peer_file("claim.lua")?)
             .query_async(&mut connection)
             .await?;
-        // The gate loads the script itself; the filter behind Webdis does not.
-        load(weir_sale::redis::claim::SCRIPT.source)
-            .exec_async(&mut connection)
-            .await?;
+        // The gate loads the scripts itself; the filter behind Webdis and fair nginx do not.
+        for script in [&claim::SCRIPT, &release::SCRIPT] {
+            load(script.source).exec_async(&mut connection).await?;
+        }
         let mut store = Self {
             server,
             connection,

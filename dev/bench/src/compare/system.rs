@@ -18,8 +18,10 @@ pub(super) enum System {
     EnvoyLimit,
     /// The gate's admission in a wasm filter with Redis behind Webdis.
     EnvoyWebdis,
-    /// nginx with Lua, and with Redis where the scenario needs it.
+    /// nginx with Lua, and with Redis where the scenario needs it, with as little work as possible.
     NginxLua,
+    /// nginx with Lua and Redis, with all that Weir does for an admission.
+    NginxFair,
     /// nginx' own `limit_req`.
     NginxLimit,
     /// nginx' own redirect.
@@ -33,7 +35,7 @@ pub(super) enum System {
 }
 
 impl System {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Weir,
         Self::EnvoyDirect,
         Self::EnvoyLua,
@@ -46,6 +48,7 @@ impl System {
         Self::WeirNative,
         Self::WeirNativeHttp,
         Self::EnvoyRoutes,
+        Self::NginxFair,
     ];
 
     /// The display name.
@@ -58,6 +61,7 @@ impl System {
             Self::EnvoyLimit => "Envoy local rate limit",
             Self::EnvoyWebdis => "wasm + Webdis",
             Self::NginxLua => "nginx + Lua",
+            Self::NginxFair => "nginx + Lua, fair",
             Self::NginxLimit => "nginx limit_req",
             Self::NginxReturn => "nginx return 302",
             Self::WeirNative => "Weir, native",
