@@ -151,7 +151,7 @@ fn script_calls_of(calls: &BTreeMap<String, u64>) -> u64 {
     names.filter_map(|name| calls.get(*name)).sum()
 }
 
-/// The number of claim groups that Redis has decided: `claim.lua` calls HMGET once for each, and nothing else calls it.
+/// Grows with each claim group that Redis has decided: its scripts call HMGET for each, and no others call it.
 ///
 /// # Errors
 /// Redis does not respond.

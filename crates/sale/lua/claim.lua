@@ -1,4 +1,4 @@
--- claim: decides, for a batch of users, who gets units of which shard.
+-- claim: decides, for a batch of users, who gets units of which shard. first_claim.lua has decided the usual batch of one.
 --
 -- One call contains groups: each has the requests for one shard, and a shard has one group. On Redis Cluster, all groups
 -- must be in one slot.

@@ -908,6 +908,7 @@ fn every_script_file_is_listed() {
         "acl_check.lua",
         "write_check.lua",
         "record.lua",
+        "first_claim.lua",
         "shard.lua",
         "limit_state.lua",
         "room_state.lua",

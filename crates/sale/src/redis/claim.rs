@@ -1,4 +1,4 @@
-//! `claim.lua`: grants units of shards.
+//! `claim.lua`, preceded by `first_claim.lua`: grants units of shards.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -16,7 +16,10 @@ use weir_scripts::{Call, ReplyError, Script};
 /// The script.
 pub static SCRIPT: Script = Script {
     name: "claim",
-    source: with_records!("claim"),
+    source: concat!(
+        include_str!("../../lua/first_claim.lua"),
+        with_records!("claim")
+    ),
 };
 
 /// The requests of one call for one shard, with one set of terms.
