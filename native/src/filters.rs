@@ -532,6 +532,10 @@ impl Module for Filters {
         }
     }
 
+    fn drain_started() {
+        fast_path::drain();
+    }
+
     fn panicked(config: Option<&Config>, stream: Option<&Stream>) {
         match (config, stream) {
             (_, Some(stream)) => {

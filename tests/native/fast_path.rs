@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use weir_stack::envoy::{Envoy, EnvoyConfig, EnvoyOptions};
+use weir_stack::http::{self, Method};
 use weir_stack::native::Host;
 use weir_stack::report::SilentReporter;
 use weir_stack::{DataDir, Stack, ports, tools};
@@ -24,6 +25,10 @@ const TRIES: usize = 4;
 /// A sale that starts in the year 2100.
 const LATER_MS: u64 = 4_102_444_800_000;
 
+/// The duration of a drain, in seconds.
+const DRAIN_S: u32 = 2;
+
+const PASSED: &str = "wasmcustom.weir_native_fast_path_requests_total.outcome.passed";
 const ANSWERED: &str = "wasmcustom.weir_native_fast_path_requests_total.outcome.answered";
 
 /// Two gateways with the same Redis and origin.
@@ -217,7 +222,7 @@ async fn start(stack: &Stack, dir: &DataDir, config: EnvoyConfig) -> Result<Envo
         log_level: "info".to_owned(),
         variables,
         clock_ahead_ms: None,
-        drain_s: None,
+        drain_s: Some(DRAIN_S),
         dir: dir.path.clone(),
     };
     let tool = tools::Envoy::find_or_get(&tools::Options::default(), &mut SilentReporter)?;
@@ -547,17 +552,26 @@ async fn fast_path_finds_the_client_address_like_envoy() -> Result<()> {
 
 /// The status of the answer to a request.
 async fn status(gateway: &Envoy, request: &str) -> Result<u16> {
+    let mut stream = connect(gateway).await?;
+    Ok(exchange(&mut stream, request).await?.status)
+}
+
+async fn connect(gateway: &Envoy) -> Result<TcpStream> {
     let url = gateway.url();
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    Ok(TcpStream::connect(url.trim_start_matches("http://")).await?)
+}
+
+/// Sends a request, and returns its answer.
+async fn exchange(stream: &mut TcpStream, request: &str) -> Result<Answer> {
     stream.write_all(request.as_bytes()).await?;
     let mut bytes = Vec::new();
     loop {
         ensure!(stream.read_buf(&mut bytes).await? > 0, "it was closed");
-        match read(&bytes) {
-            Ok(answers) if answers.first().is_some_and(|answer| answer.status > 0) => {
-                return Ok(answers[0].status);
-            }
-            _ => {}
+        if let Ok(answers) = read(&bytes)
+            && let [answer] = answers.as_slice()
+            && answer.status > 0
+        {
+            return Ok(answer.clone());
         }
     }
 }
@@ -619,8 +633,7 @@ async fn fast_path_answers_sequences_and_splits_like_the_filter() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
     let pair = Pair::start("fast-returns").await?;
-    let url = pair.with.url();
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    let mut stream = connect(&pair.with).await?;
     let rounds = 6;
     let sold_out = "wasmcustom.weir_seckill_gate_requests_total.verdict.sold_out";
     let counts = async || {
@@ -634,17 +647,7 @@ async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
     let before = counts().await?;
     for _ in 0..rounds {
         for (request, status) in [(order("gone", "u1", ""), 409), (get("/nothing", ""), 404)] {
-            stream.write_all(request.as_bytes()).await?;
-            let mut bytes = Vec::new();
-            let answer = loop {
-                ensure!(stream.read_buf(&mut bytes).await? > 0, "it was closed");
-                if let Ok(answers) = read(&bytes)
-                    && let [answer] = answers.as_slice()
-                    && answer.status > 0
-                {
-                    break answer.clone();
-                }
-            };
+            let answer = exchange(&mut stream, &request).await?;
             ensure!(answer.status == status, "{answer:?}");
         }
     }
@@ -665,8 +668,7 @@ async fn connection_returns_to_the_fast_path_after_a_response() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_to_a_client_that_does_not_read_are_bounded() -> Result<()> {
     let pair = Pair::start("fast-deaf").await?;
-    let url = pair.with.url();
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
+    let mut stream = connect(&pair.with).await?;
     let many = order("gone", "u1", "").repeat(100).into_bytes();
     let mut sent = 0_usize;
     // Until neither side accepts more bytes.
@@ -682,5 +684,77 @@ async fn responses_to_a_client_that_does_not_read_are_bounded() -> Result<()> {
         answers.len() == 1 && answers[0].status == 409,
         "{answers:?}"
     );
+    Ok(())
+}
+
+/// The HTTP stack's timers and statistics need a sample of the requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_of_many_uses_the_http_stack() -> Result<()> {
+    let pair = Pair::start("fast-sample").await?;
+    let mut stream = connect(&pair.with).await?;
+    let before = pair.with.stat(PASSED).await?;
+    for _ in 0..350 {
+        let answer = exchange(&mut stream, &order("gone", "u1", "")).await?;
+        ensure!(answer.status == 409, "{answer:?}");
+    }
+    until("samples are counted", async || {
+        let passed = pair.with.stat(PASSED).await;
+        passed.is_ok_and(|passed| passed >= before + 3)
+    })
+    .await
+}
+
+/// In a drain, a connection hears of its end with its next answers, although the fast path could give them.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_of_the_fast_path_is_closed_in_a_drain() -> Result<()> {
+    let pair = Pair::start("fast-drain").await?;
+    let mut stream = connect(&pair.with).await?;
+    let sold_out = order("gone", "u1", "");
+    exchange(&mut stream, &sold_out).await?;
+    let url = format!("{}/drain_listeners?graceful", pair.with.admin_url());
+    http::send(Method::POST, &url, &[], "").await?;
+    // Within the drain, Envoy closes more and more of the connections that it answers.
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(2 * u64::from(DRAIN_S));
+    loop {
+        let answer = exchange(&mut stream, &sold_out).await?;
+        ensure!(answer.status == 409, "{answer:?}");
+        let is_close =
+            |(name, value): &(String, String)| name == "connection" && value == "close";
+        if answer.headers.iter().any(is_close) {
+            return Ok(());
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "it stays open");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Clients that send their heads slowly do not keep others from being answered, and get one answer each.
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_heads_on_10_000_connections_are_answered() -> Result<()> {
+    const CONNECTIONS: usize = 10_000;
+    let pair = Pair::start("fast-slow").await?;
+    let request = order("gone", "u1", "");
+    let (start, rest) = request.split_at(request.len() / 2);
+    let mut slow = Vec::with_capacity(CONNECTIONS);
+    for _ in 0..CONNECTIONS {
+        let mut stream = connect(&pair.with).await?;
+        stream.write_all(start.as_bytes()).await?;
+        slow.push(stream);
+    }
+    let before = pair.with.stat(ANSWERED).await?;
+    for _ in 0..20 {
+        let status = status(&pair.with, &request).await?;
+        ensure!(status == 409, "{status}");
+    }
+    until("the fast path answers meanwhile", async || {
+        let answered = pair.with.stat(ANSWERED).await;
+        answered.is_ok_and(|answered| answered > before)
+    })
+    .await?;
+    for stream in &mut slow {
+        let answer = exchange(stream, rest).await?;
+        // 408 on a machine that needs more than the `request_headers_timeout`.
+        ensure!(matches!(answer.status, 409 | 408), "{answer:?}");
+    }
     Ok(())
 }

@@ -80,6 +80,8 @@ api! {
     log = "envoy_dynamic_module_callback_log" (u32, Buffer);
     is_validating = "envoy_dynamic_module_callback_is_validation_mode" () -> bool;
 
+    signal_init_complete = "envoy_dynamic_module_callback_bootstrap_extension_config_signal_init_complete" (Raw);
+
     define_counter = "envoy_dynamic_module_callback_http_filter_config_define_counter"
         (Raw, Buffer, *const Buffer, usize, *mut usize) -> u32;
     increment_counter = "envoy_dynamic_module_callback_http_filter_config_increment_counter"

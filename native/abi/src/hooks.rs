@@ -344,6 +344,23 @@ pub const EXPORTS: &[&str] = &[
     "envoy_dynamic_module_on_network_filter_above_write_buffer_high_watermark",
     "envoy_dynamic_module_on_network_filter_below_write_buffer_low_watermark",
     "envoy_dynamic_module_on_network_filter_destroy",
+    "envoy_dynamic_module_on_bootstrap_extension_config_new",
+    "envoy_dynamic_module_on_bootstrap_extension_config_destroy",
+    "envoy_dynamic_module_on_bootstrap_extension_config_scheduled",
+    "envoy_dynamic_module_on_bootstrap_extension_new",
+    "envoy_dynamic_module_on_bootstrap_extension_destroy",
+    "envoy_dynamic_module_on_bootstrap_extension_server_initialized",
+    "envoy_dynamic_module_on_bootstrap_extension_worker_thread_initialized",
+    "envoy_dynamic_module_on_bootstrap_extension_drain_started",
+    "envoy_dynamic_module_on_bootstrap_extension_shutdown",
+    "envoy_dynamic_module_on_bootstrap_extension_http_callout_done",
+    "envoy_dynamic_module_on_bootstrap_extension_timer_fired",
+    "envoy_dynamic_module_on_bootstrap_extension_admin_request",
+    "envoy_dynamic_module_on_bootstrap_extension_file_changed",
+    "envoy_dynamic_module_on_bootstrap_extension_cluster_add_or_update",
+    "envoy_dynamic_module_on_bootstrap_extension_cluster_removal",
+    "envoy_dynamic_module_on_bootstrap_extension_listener_add_or_update",
+    "envoy_dynamic_module_on_bootstrap_extension_listener_removal",
 ];
 
 /// Turns the invoking crate into the library of a [`Module`](crate::Module).
@@ -356,6 +373,7 @@ macro_rules! module {
         mod envoy_hooks {
             use core::ffi::c_void;
             use $crate::api::{Buffer, HeaderPair};
+            use $crate::bootstrap_hooks as bootstrap;
             use $crate::hooks::*;
             use $crate::network_hooks as network;
 
@@ -407,6 +425,15 @@ macro_rules! module {
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_destroy(state: *const c_void) { unsafe { network::filter_destroy::<M>(state) } }
 
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_config_new(raw: *mut c_void, name: Buffer, json: Buffer) -> *const c_void { unsafe { bootstrap::config_new(raw) } }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_new(config: *const c_void, raw: *mut c_void) -> *const c_void { bootstrap::extension_new() }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_drain_started(raw: *mut c_void, extension: *const c_void) { bootstrap::drain_started::<M>() }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_shutdown(raw: *mut c_void, extension: *const c_void, completion: Option<bootstrap::Completion>, context: *mut c_void) { unsafe { bootstrap::shutdown::<M>(completion, context) } }
+
             // Envoy requires these hooks; they do nothing.
 
             #[unsafe(no_mangle)]
@@ -417,6 +444,33 @@ macro_rules! module {
             extern "C" fn envoy_dynamic_module_on_network_filter_http_callout_done(raw: *mut c_void, state: *const c_void, id: u64, result: u32, headers: *const HeaderPair, header_count: usize, body: *const Buffer, body_count: usize) {}
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_network_filter_below_write_buffer_low_watermark(raw: *mut c_void, state: *const c_void) {}
+
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_config_destroy(config: *const c_void) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_config_scheduled(raw: *mut c_void, config: *const c_void, event: u64) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_destroy(extension: *const c_void) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_server_initialized(raw: *mut c_void, extension: *const c_void) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_worker_thread_initialized(raw: *mut c_void, extension: *const c_void) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_http_callout_done(raw: *mut c_void, config: *const c_void, id: u64, result: u32, headers: *const HeaderPair, header_count: usize, body: *const Buffer, body_count: usize) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_timer_fired(raw: *mut c_void, config: *const c_void, timer: *const c_void) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_admin_request(raw: *mut c_void, config: *const c_void, method: Buffer, path: Buffer, body: Buffer) -> u32 { 404 }
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_file_changed(raw: *mut c_void, config: *const c_void, path: Buffer, events: u32) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_cluster_add_or_update(raw: *mut c_void, config: *const c_void, name: Buffer) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_cluster_removal(raw: *mut c_void, config: *const c_void, name: Buffer) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_listener_add_or_update(raw: *mut c_void, config: *const c_void, name: Buffer) {}
+            #[unsafe(no_mangle)]
+            extern "C" fn envoy_dynamic_module_on_bootstrap_extension_listener_removal(raw: *mut c_void, config: *const c_void, name: Buffer) {}
 
             #[unsafe(no_mangle)]
             extern "C" fn envoy_dynamic_module_on_http_filter_response_body(raw: *mut c_void, stream: *const c_void, is_last: bool) -> u32 { 0 }

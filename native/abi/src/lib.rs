@@ -17,6 +17,8 @@
 #![allow(unsafe_code)] // This is the crate for it: the functions of a C program have no safe types.
 
 pub mod api;
+#[doc(hidden)] // For `module!`.
+pub mod bootstrap_hooks;
 pub mod config;
 pub mod connection;
 pub mod filter;

@@ -148,6 +148,10 @@ pub trait Module: 'static {
     /// A hook of a connection panicked.
     fn connection_panicked(state: &Self::NetworkState);
 
+    /// Envoy drains its connections, or shuts down. May run twice. Needs the bootstrap extension of the module in Envoy's
+    /// configuration.
+    fn drain_started();
+
     /// A hook panicked. `stream` is set for a hook of a stream.
     fn panicked(config: Option<&Self::Config>, stream: Option<&Self::Stream>);
 }

@@ -51,6 +51,14 @@ const HTTP_PERIOD: Duration = Duration::from_secs(30);
 /// The header with the addresses of proxies and client.
 const FORWARDED: &str = "x-forwarded-for";
 
+/// Whether Envoy drains its connections or shuts down. It never returns from that.
+static IS_DRAINING: AtomicBool = AtomicBool::new(false);
+
+/// From now on, the HTTP stack answers everything, because it closes connections gracefully.
+pub fn drain() {
+    IS_DRAINING.store(true, Ordering::Relaxed);
+}
+
 /// The first bytes of an HTTP/2 connection.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
 
@@ -318,8 +326,8 @@ impl FastConnection {
             let answer = answer::bad_request(&self.config.settings.server_name, now_ms());
             return Step::Refused(answer);
         }
-        // The HTTP stack stops reading when a client does not read.
-        if self.is_congested.get() {
+        // The HTTP stack stops reading when a client does not read, and announces the end of connections in a drain.
+        if self.is_congested.get() || IS_DRAINING.load(Ordering::Relaxed) {
             return Step::GoOn(Reader::Lost);
         }
         let (length, is_head) = match head::read(bytes) {

@@ -21,6 +21,8 @@ const WASM_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.http.was
 const NATIVE_FILTER: &str =
     "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 const NATIVE_NETWORK_FILTER: &str = "type.googleapis.com/envoy.extensions.filters.network.dynamic_modules.v3.DynamicModuleNetworkFilter";
+const NATIVE_EXTENSION: &str = "type.googleapis.com/envoy.extensions.bootstrap.dynamic_modules.v3.DynamicModuleBootstrapExtension";
+const DRAIN: &str = "weir.drain";
 pub(super) const FAST_PATH: &str = "weir.fast_path";
 const WORKER_REDIS: &str = "weir.worker_redis";
 
@@ -78,6 +80,27 @@ pub(super) fn convert(root: &mut Value, library: &Path) -> Result<()> {
             add_fast_path(chain, library)?;
         }
     }
+    add_drain(root, library)
+}
+
+/// Adds the extension that tells the fast path of a drain.
+fn add_drain(root: &mut Value, library: &Path) -> Result<()> {
+    if root.get("bootstrap_extensions").is_none() {
+        root["bootstrap_extensions"] = json!([]);
+    }
+    let extensions = list(root, "/bootstrap_extensions")?;
+    extensions.retain(|extension| extension["name"] != DRAIN);
+    extensions.push(json!({
+        "name": DRAIN,
+        "typed_config": {
+            "@type": NATIVE_EXTENSION,
+            "dynamic_module_config": {
+                "module": { "local": { "filename": library } },
+                "do_not_close": true,
+            },
+            "extension_name": DRAIN,
+        },
+    }));
     Ok(())
 }
 
@@ -493,9 +516,7 @@ mod tests {
         convert(&mut wasm, Path::new(SHIPPED_LIBRARY)).unwrap();
         let mut native = EnvoyConfig::read(super::super::NATIVE).unwrap().tree;
         // WebAssembly metric tags; the module uses Envoy's own. Nothing else remains.
-        for remaining in ["stats_config", "bootstrap_extensions"] {
-            wasm.as_object_mut().unwrap().remove(remaining);
-        }
+        wasm.as_object_mut().unwrap().remove("stats_config");
         for tree in [&mut wasm, &mut native] {
             read_settings(tree);
         }
