@@ -136,7 +136,7 @@ async fn tenants_sell_under_one_name_without_reaching_each_other() -> Result<()>
         ),
         (
             Method::POST,
-            format!("/sales/{norths}/rewarm"),
+            format!("/sales/{norths}/rebuild"),
             Value::Null,
             404,
         ),

@@ -114,7 +114,7 @@ pub struct SaleMetrics {
     /// Requests refused because too many calls waited for SQL.
     pub shed: Counter,
     /// Cold shards rebuilt from SQL.
-    pub rewarmed: Counter,
+    pub rebuilt: Counter,
     /// Duration of SQL calls for public requests, including the wait for a permit, in seconds.
     pub sql_seconds: Histogram,
 }
@@ -186,7 +186,7 @@ impl SaleMetrics {
             units_repaired: group.add("units_repaired", "Units corrected by drift repairs"),
             expired: group.add("orders_expired", "Orders not paid in time"),
             shed: group.add("shed", "Requests refused because too many waited for SQL"),
-            rewarmed: group.add("shards_rewarmed", "Cold shards rebuilt from SQL"),
+            rebuilt: group.add("shards_rebuilt", "Cold shards rebuilt from SQL"),
             sql_seconds: group.add_this(
                 "sql_seconds",
                 "SQL time of public requests, including the queue, in seconds",

@@ -126,7 +126,7 @@ async fn ended_sale_is_removed_from_redis_and_archived_in_sql() {
     // No request brings it back.
     for (method, path) in [
         ("POST", "/sales/s/warm"),
-        ("POST", "/sales/s/rewarm"),
+        ("POST", "/sales/s/rebuild"),
         ("PUT", "/sales/s/blocked/eve"),
     ] {
         let refused = world.admin(method, path, &Value::Null).await;

@@ -210,10 +210,10 @@ async fn redis_has_the_granted_attempt_after_rebuild() {
         let mut forget = Cmd::new();
         world.redis(forget.arg("DEL").arg(lost)).await;
     }
-    let rewarmed = world
-        .admin("POST", "/sales/s/rewarm", &serde_json::Value::Null)
+    let rebuilt = world
+        .admin("POST", "/sales/s/rebuild", &serde_json::Value::Null)
         .await;
-    assert_eq!(rewarmed.body["shards_rebuilt"], 1, "{rewarmed:?}");
+    assert_eq!(rebuilt.body["shards_rebuilt"], 1, "{rebuilt:?}");
     let again = world.try_attempt("s", "alice", Some(key.tag()), 2).await;
     assert_eq!(again, ordered);
 }

@@ -76,7 +76,7 @@ async fn responses_have_the_documented_fields() {
         ("/sales/{id}", "get"),
         ("/sales/{id}/audit", "get"),
         ("/sales/{id}/warm", "post"),
-        ("/sales/{id}/rewarm", "post"),
+        ("/sales/{id}/rebuild", "post"),
         ("/sales/{id}/close", "post"),
     ] {
         let at = path.replace("{id}", "s");

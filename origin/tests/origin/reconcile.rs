@@ -346,21 +346,21 @@ async fn unwarmed_sale_is_not_rebuilt() {
     let sale = json!({"id": "s", "title": "t", "total": 4, "shards": SHARDS, "user_cap": 1,
         "starts_at_ms": 0, "ends_at_ms": 9_000_000_000_000_u64});
     assert_eq!(world.admin("POST", "/sales", &sale).await.status, 201);
-    let answer = world.admin("POST", "/sales/s/rewarm", &Value::Null).await;
+    let answer = world.admin("POST", "/sales/s/rebuild", &Value::Null).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (409, "not_warmed"));
     reconcile(&world, 2).await;
     assert_eq!(shard_audit(&world, 0).await.stock, None);
-    let unknown = world.admin("POST", "/sales/x/rewarm", &Value::Null).await;
+    let unknown = world.admin("POST", "/sales/x/rebuild", &Value::Null).await;
     assert_eq!(unknown.code(), "unknown_sale");
 }
 
 #[tokio::test]
-async fn manual_rewarm_rebuilds_only_lost_shards() {
+async fn manual_rebuild_restores_only_lost_shards() {
     let world = World::with_sale("s", 8).await;
     lose(&world, 2).await;
-    let rewarm = || world.admin("POST", "/sales/s/rewarm", &Value::Null);
-    assert_eq!(rewarm().await.body["shards_rebuilt"], 1);
-    assert_eq!(rewarm().await.body["shards_rebuilt"], 0);
+    let rebuild = || world.admin("POST", "/sales/s/rebuild", &Value::Null);
+    assert_eq!(rebuild().await.body["shards_rebuilt"], 1);
+    assert_eq!(rebuild().await.body["shards_rebuilt"], 0);
     assert_eq!(terms(&world).await, json!([6, 0, 0, 0, -2]));
 }
 

@@ -269,7 +269,7 @@ pub fn admin() -> Api<Sales> {
             ]),
         )
         .route(
-            routes!(sales::rewarm),
+            routes!(sales::rebuild),
             sale.refuses(&[SALE_ARCHIVED, NOT_WARMED, REDIS_UNAVAILABLE]),
         )
         .route(routes!(sales::audit), sale.refuses(&[REDIS_UNAVAILABLE]))

@@ -193,8 +193,8 @@ pub(super) async fn warm(
 
 /// The answer to a rebuild.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Rewarmed)]
-pub(super) struct RewarmView {
+#[schema(as = Rebuilt)]
+pub(super) struct RebuiltView {
     /// Its id.
     #[schema(value_type = String)]
     id: SaleId,
@@ -207,15 +207,15 @@ pub(super) struct RewarmView {
 /// The origin also does this automatically.
 #[utoipa::path(
     post,
-    path = "/sales/{id}/rewarm",
-    operation_id = "rewarmSale",
+    path = "/sales/{id}/rebuild",
+    operation_id = "rebuildSale",
     params(("id" = String, Path, description = "The sale's id.")),
-    responses((status = 200, description = "The shards are rebuilt", body = RewarmView)),
+    responses((status = 200, description = "The shards are rebuilt", body = RebuiltView)),
 )]
-pub(super) async fn rewarm(
+pub(super) async fn rebuild(
     State(sales): State<Sales>,
     SalePath(id): SalePath,
-) -> Result<Json<RewarmView>, Problem> {
+) -> Result<Json<RebuiltView>, Problem> {
     let stored = running(&sales, &id).await?;
     if stored.warmed_at_ms.is_none() {
         let detail = "the sale was never warmed: there is nothing to rebuild";
@@ -224,7 +224,7 @@ pub(super) async fn rewarm(
     let shards: Vec<u32> = (0..stored.sale.shards).collect();
     let rebuilt = sales.rebuilder.rebuild(&stored.sale, &shards).await?;
     let shards_rebuilt = u32::try_from(rebuilt.len()).unwrap_or(u32::MAX);
-    Ok(Json(RewarmView { id, shards_rebuilt }))
+    Ok(Json(RebuiltView { id, shards_rebuilt }))
 }
 
 /// Run the balance check: stock + transfers + claims + orders = total

@@ -317,7 +317,7 @@ impl Worker {
         // Publish the operator's switches first: Redis may have lost them, and a closed sale must not sell.
         self.publisher.publish().await?;
         let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
-        self.metrics.rewarmed.inc_by(rebuilt.len() as u64);
+        self.metrics.rebuilt.inc_by(rebuilt.len() as u64);
         Ok(Some(self.ledger.audits(&sale.id, sale.shards).await?))
     }
 

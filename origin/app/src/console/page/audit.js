@@ -18,7 +18,7 @@ const VERBS = {
   "POST /sales": ["created", "a sale"],
   "PATCH /sales/{id}": ["changed the settings of", "sale"],
   "POST /sales/{id}/warm": ["warmed", "sale"],
-  "POST /sales/{id}/rewarm": ["loaded cold shards of", "sale"],
+  "POST /sales/{id}/rebuild": ["loaded cold shards of", "sale"],
   "POST /sales/{id}/close": ["closed", "sale"],
   "PUT /sales/{id}/switch": ["switched", "sale"],
   "POST /sales/{id}/stock": ["changed the stock of", "sale"],

@@ -36,7 +36,7 @@ function rules(document) {
     el("code", {}, keyOf(rule)),
     limitOf(rule),
     rule.algorithm ?? "–",
-    rule.mode === "shadow" ? "Shadow mode (not enforced)" : "enforced",
+    rule.mode === "shadow" ? "Dry run (not enforced)" : "enforced",
   ]);
   return table("rules", ["Rule", "Key", "Limit", "Algorithm", "Mode"], rows);
 }
@@ -65,9 +65,9 @@ function refused({ minutes, rules, keys }) {
   const names = rules.map((of) => of.rule);
   const byRule = rules.map((of) => [of.rule, ...numbers(of)]);
   const byKey = keys.map((of) => [of.key, of.rule, count(of.limited), count(of.shadow_limited)]);
-  return [hint, table("refusals", ["Rule", "#Refused", "#Shadow mode (not enforced)", "#On the deny list"], byRule, names),
+  return [hint, table("refusals", ["Rule", "#Refused", "#Dry run (not enforced)", "#On the deny list"], byRule, names),
     byKey.length > 0 && breakdown("Most refused keys", sums(keys.slice(0, 6), (of) => `${of.key} (${of.rule})`), (name) => name),
-    byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Shadow mode (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
+    byKey.length > 0 && el("details", { "data-key": "keys" }, el("summary", {}, "All keys as a table"), table("refused-keys", ["Key", "Rule", "#Refused", "#Dry run (not enforced)"], byKey, keys.map((of) => `${of.rule} ${of.key}`)))];
 }
 
 /** Refusals of the last hour, by minute and rule. */

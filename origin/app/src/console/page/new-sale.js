@@ -233,7 +233,7 @@ function summary(of) {
     isPriced && fact("Price per unit", money(cost.unit_amount, cost.currency)),
     isPriced && units !== null && fact("Revenue if all are sold", money(cost.unit_amount * units, cost.currency)),
     fact("In the shop’s list", of.listed.checked ? "yes" : "no"),
-    fact("Who may buy", of.reserved.checked ? (of.winners.value ? `${of.winners.value} drawn winners` : "customers with a reservation") : "everyone"),
+    fact("Buyers", of.reserved.checked ? (of.winners.value ? `${of.winners.value} drawn winners` : "customers with a reservation") : "everyone"),
   );
 }
 
@@ -305,7 +305,7 @@ export async function newSale(desk, copied) {
       field("Limit per customer in the group", of.group_cap),
       field("Shards", of.shards, "Number of Redis shards for the stock."),
       field("Warm before the start, in minutes", of.warm, "Empty: only manually."),
-      el("div", { class: "full" }, field("JSON Schema of the order data (optional)", of.payload_schema, "What buyers must send with an order.")))),
+      el("div", { class: "full" }, field("JSON Schema of the order data (optional)", of.payload_schema, "Data that buyers must send with an order.")))),
     el("div", { class: "row" }, submit, warm),
   );
   form.addEventListener("input", (event) => {

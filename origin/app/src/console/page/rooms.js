@@ -168,7 +168,7 @@ async function confirmed(room, setting) {
   if (reasons.length === 0) {
     return true;
   }
-  const waiting = room.queue ? ` ${count(room.queue.waiting)} are waiting, ${count(room.queue.inside)} are inside.` : "";
+  const waiting = room.queue ? ` ${count(room.queue.waiting)} are waiting, ${count(room.queue.inside)} have an active session.` : "";
   const keep = before ? `Keep room ${before.mode}` : "Keep as configured";
   return ask(`${isOther || isNew ? deed : "Change room"} “${room.name}”?`, reasons.join(" ") + waiting, isOther ? deed : "Save room", keep);
 }

@@ -198,7 +198,7 @@ function verdictList({ minutes, decided, shadow }) {
   const both = (verdict) => (decided[verdict] ?? 0) + (shadow[verdict] ?? 0);
   names.sort((one, other) => both(other) - both(one));
   const rows = names.map((verdict) => [el("span", { title: verdict }, words(verdict)), count(decided[verdict] ?? 0), count(shadow[verdict] ?? 0)]);
-  return [title, table("verdicts", ["Outcome", "#Requests", "#Shadow mode (not enforced)"], rows, names)];
+  return [title, table("verdicts", ["Outcome", "#Requests", "#Dry run (not enforced)"], rows, names)];
 }
 
 function shardBars(sale) {

@@ -40,7 +40,7 @@ function head(desk, link, show) {
   const said = el("div", {});
   const toggle = el("button", { type: "button", id: "toggle" }, link.disabled ? "Enable" : "Disable");
   const flip = working(toggle, said, async () => {
-    if (!link.disabled && !(await ask(`Disable ${link.url}?`, "Visitors get a page that says it does not work. You can enable it again.", "Disable link", "Keep link"))) {
+    if (!link.disabled && !(await ask(`Disable ${link.url}?`, "Visitors then get an error page. You can enable it again.", "Disable link", "Keep link"))) {
       return null;
     }
     show(await api.edit(link, { disabled: !link.disabled }));
