@@ -41,7 +41,13 @@ impl World {
         (text("id"), text("key"))
     }
 
-    pub(crate) async fn with_key(&self, key: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn with_key(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
         let bearer = format!("Bearer {key}");
         self.admin_as(method, path, &body.to_string(), Some(&bearer))
             .await

@@ -5,13 +5,12 @@ use std::sync::LazyLock;
 
 use axum::Json;
 use axum::extract::Path;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use utoipa::ToSchema;
 use weir_link::page::escaped;
 
@@ -20,7 +19,7 @@ use super::links::{found, unknown_link};
 use super::refusals::{INVALID_REPORT, TOO_MANY_ITEMS, TOO_MANY_READS, UNKNOWN_REPORT};
 use super::within::CallerFilter;
 use crate::Links;
-use crate::group::{GroupReport, GroupReportView, LinkGroup};
+use crate::group::{GroupReport, LinkGroup};
 use crate::model::labels::{LabelFilter, TITLE_LEN_MAX};
 use crate::model::stats::{Breakdown, PartCount, Point};
 use crate::model::zone::Zone;
@@ -293,22 +292,15 @@ pub(super) async fn delete(
 
 /// Read a shared report, without a key
 ///
-/// A page, or JSON if `Accept` is `application/json`. The counts are up to a minute old.
+/// The counts are up to a minute old.
 #[utoipa::path(
     get,
     path = "/shared-reports/{token}",
     operation_id = "readSharedLinkReport",
     params(("token" = String, Path, description = "The token in the address.", max_length = 64)),
-    responses((status = 200, description = "The report", content(
-        (String = "text/html"),
-        (GroupReportView<'static> = "application/json"),
-    ))),
+    responses((status = 200, description = "A page", body = String, content_type = "text/html")),
 )]
-pub(super) async fn read(
-    links: Links,
-    Path(token): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) async fn read(links: Links, Path(token): Path<String>) -> Result<Response, Problem> {
     let existing = links.domains();
     let shared = links.shared_reports();
     let read = shared.read(links.store(), &existing.domains, &token, now_ms());
@@ -319,19 +311,11 @@ pub(super) async fn read(
             return Err(Problem::from(TOO_MANY_READS).retry_after(60));
         }
     };
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept.and_then(|accept| accept.to_str().ok());
-    let is_json = accept.is_some_and(|accept| accept.contains("application/json"));
     let safe = [
         (header::CACHE_CONTROL, "no-store"),
-        (header::VARY, "accept"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
-    if is_json {
-        let body = json!({ "title": report.title, "report": counts.view() });
-        return Ok((safe, Json(body)).into_response());
-    }
     let page = [
         (header::CONTENT_TYPE, HTML),
         (header::CONTENT_SECURITY_POLICY, POLICY.as_str()),

@@ -46,7 +46,12 @@ async fn click(world: &World, batch: u64, clicks: &[(&str, u8)]) {
     world.redis(&add).await;
     let links = world.origin.links().unwrap();
     let mut counter = links.click_counter(Geo::default(), format!("test-{batch}"));
-    assert_eq!(counter.round().await.unwrap(), 1);
+    // A busy machine may exceed the time limits of Redis and SQL; the next round reads the batch again.
+    let mut counted = 0;
+    while counted == 0 {
+        counted = counter.round().await.unwrap_or(0);
+    }
+    assert_eq!(counted, 1);
 }
 
 async fn labelled(world: &World, domain: &str, code: &str, labels: Value) -> Value {
@@ -74,9 +79,10 @@ fn tops(stats: &Value) -> Vec<(String, u64)> {
     links.map(top).collect()
 }
 
-async fn shared(world: &World, path: &str, accept: &str) -> Answer {
-    let request = Request::get(path).header("accept", accept);
-    world.public(request.body(Body::empty()).unwrap()).await
+async fn shared(world: &World, path: &str) -> Answer {
+    world
+        .public(Request::get(path).body(Body::empty()).unwrap())
+        .await
 }
 
 #[tokio::test]
@@ -316,7 +322,7 @@ async fn shared_report_needs_no_key_until_it_is_revoked() {
     let id = created.body["id"].as_str().unwrap().to_owned();
     assert!(!path.contains(&id) && path.len() > 40);
 
-    let page = shared(&world, &path, "text/html").await;
+    let page = shared(&world, &path).await;
     assert_eq!(page.status, 200);
     let html = page.body.as_str().unwrap();
     assert!(
@@ -329,9 +335,7 @@ async fn shared_report_needs_no_key_until_it_is_revoked() {
             && !html.contains("target.example/two-b")
             && !html.contains("<script")
     );
-    let json = shared(&world, &path, "application/json").await;
-    assert_eq!(json.body["report"]["clicks"], 3);
-    assert!(!json.body.to_string().contains("target.example/two-b"));
+    assert!(html.contains("<dt>Clicks</dt><dd>3</dd>"), "{html}");
     let raw = Request::get(&path).body(Body::empty()).unwrap();
     let headers = world.raw(raw).await.headers().clone();
     assert_eq!(headers["cache-control"], "no-store");
@@ -358,14 +362,14 @@ async fn shared_report_needs_no_key_until_it_is_revoked() {
         world.admin("DELETE", &delete, &Value::Null).await.status,
         204
     );
-    assert_eq!(shared(&world, &path, "text/html").await.status, 404);
+    assert_eq!(shared(&world, &path).await.status, 404);
     assert_eq!(
         world.admin("DELETE", &delete, &Value::Null).await.status,
         404
     );
     for token in ["x", &"A".repeat(32), &"A".repeat(33)] {
         let path = format!("/shared-reports/{token}");
-        assert_eq!(shared(&world, &path, "text/html").await.status, 404);
+        assert_eq!(shared(&world, &path).await.status, 404);
     }
 }
 
@@ -400,13 +404,11 @@ async fn shared_report_of_a_link_ends_and_is_limited() {
     let ends = json!({ "title": "x", "code": "one-a", "expires_at_ms": now_ms() + 1_500 });
     let created = world.admin("POST", "/link-reports", &ends).await;
     let path = created.body["path"].as_str().unwrap().to_owned();
-    let read = shared(&world, &path, "application/json").await;
-    assert_eq!(
-        (read.status.as_u16(), &read.body["report"]["clicks"]),
-        (200, &json!(1))
-    );
+    let read = shared(&world, &path).await;
+    let html = read.body.as_str().unwrap();
+    assert!(html.contains("<dt>Clicks</dt><dd>1</dd>"), "{html}");
     tokio::time::sleep(std::time::Duration::from_millis(1_600)).await;
-    assert_eq!(shared(&world, &path, "application/json").await.status, 404);
+    assert_eq!(shared(&world, &path).await.status, 404);
 
     let created = world
         .admin(
@@ -419,7 +421,7 @@ async fn shared_report_of_a_link_ends_and_is_limited() {
     let mut refused = None;
     // A new minute may begin once.
     for _ in 0..130 {
-        let answer = shared(&world, &path, "application/json").await;
+        let answer = shared(&world, &path).await;
         if answer.status == 429 {
             refused = Some(answer);
             break;
