@@ -86,6 +86,9 @@ pub enum CodeError {
     Length,
 }
 
+/// The code that stands for all links of a domain. It sorts after all codes: transactions lock its rows last.
+const WHOLE_DOMAIN: &str = "~";
+
 /// Maximum digits of a number in base 36.
 const LOWER_CASE_LEN_MAX: usize = 10;
 
@@ -243,6 +246,17 @@ impl Code {
 impl LinkId {
     /// Maximum bytes of its text.
     pub const LEN_MAX: usize = DomainId::LEN_MAX + 1 + Code::LEN_MAX;
+
+    /// The name of all links of a domain, in statistics. [`Code::new`] refuses its code, so no link has it.
+    pub fn whole_domain(domain: DomainId) -> Self {
+        let code = Code(WHOLE_DOMAIN.into());
+        Self { domain, code }
+    }
+
+    /// Whether it stands for all links of its domain.
+    pub fn is_whole_domain(&self) -> bool {
+        self.code.as_str() == WHOLE_DOMAIN
+    }
 
     /// Its domain and code as two path segments: slashes in the code are escaped.
     pub fn to_path(&self) -> String {

@@ -62,17 +62,26 @@ pub struct PageOptions {
 }
 
 impl PageMessage {
-    /// The HTTP response: the domain's own page, or else Weir's page in the client's language.
-    pub(crate) fn reply<'a>(self, own_page: Option<&'a str>, accept_language: &[u8]) -> Reply<'a> {
-        let weirs_page = || Cow::Owned(self.page(Language::accepted(accept_language)));
+    /// The HTTP response: the domain's own page, or else Weir's page in the client's language, with a link to `home`.
+    pub(crate) fn reply<'a>(
+        self,
+        own_page: Option<&'a str>,
+        home: Option<&str>,
+        accept_language: &[u8],
+    ) -> Reply<'a> {
+        let weirs_page = || Cow::Owned(self.page(home, Language::accepted(accept_language)));
         let body = own_page.map_or_else(weirs_page, Cow::Borrowed);
         page(self.status, body, PAGE_POLICY)
     }
 
-    fn page(self, language: Language) -> String {
+    fn page(self, home: Option<&str>, language: Language) -> String {
         let [title, message] = [self.title, self.message].map(|text| text.get(language));
         let head = head(language.tag(), title);
-        format!("{head}<main><h1>{title}</h1><p>{message}</p></main>")
+        let home = home.map_or(String::new(), |home| {
+            let (home, text) = (escaped(home), weir_text::LINK_HOME.get(language));
+            format!("<a class=\"main\" href=\"{home}\">{text}</a>")
+        });
+        format!("{head}<main><h1>{title}</h1><p>{message}</p>{home}</main>")
     }
 }
 
@@ -158,8 +167,8 @@ pub(crate) fn page<'a>(status: u16, body: Cow<'a, str>, policy: &'static str) ->
     }
 }
 
-/// Escapes text for an attribute in double quotes.
-fn escaped(text: &str) -> String {
+/// Escapes text for HTML, also in an attribute in double quotes.
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -268,7 +277,11 @@ mod tests {
     fn pages_forbid_caching_framing_and_custom_scripts() {
         let own = "<script>alert(1)</script>";
         let app = app("openapp://x", "https://t.example/", PageOptions::default());
-        for reply in [app, NOT_FOUND.reply(Some(own), b""), GONE.reply(None, b"")] {
+        for reply in [
+            app,
+            NOT_FOUND.reply(Some(own), None, b""),
+            GONE.reply(None, None, b""),
+        ] {
             assert_eq!(header(&reply, "cache-control"), "no-store");
             assert_eq!(header(&reply, "x-content-type-options"), "nosniff");
             let policy = header(&reply, "content-security-policy");
@@ -281,9 +294,9 @@ mod tests {
     #[test]
     fn domain_page_replaces_the_default_page() {
         for (notice, status) in [(NOT_FOUND, 404), (GONE, 410), (UNAVAILABLE, 503)] {
-            let own = notice.reply(Some("<p>x"), b"de");
+            let own = notice.reply(Some("<p>x"), Some("https://shop.example/"), b"de");
             assert_eq!((own.status, own.body.as_ref()), (status, "<p>x"));
-            let plain = notice.reply(None, b"");
+            let plain = notice.reply(None, None, b"");
             assert_eq!(plain.status, status);
             assert!(plain.body.contains("<h1>"));
         }
@@ -321,11 +334,28 @@ mod tests {
                 "暂时无法查询此链接。",
             ),
         ] {
-            let html = page.reply(None, accepted).body;
+            let html = page.reply(None, None, accepted).body;
             assert!(html.contains(&format!("<html lang=\"{tag}\">")), "{html}");
             assert!(html.contains(&format!("<title>{title}</title>")), "{html}");
             let main = format!("<h1>{title}</h1><p>{message}</p>");
             assert!(html.contains(&main), "{html}");
         }
+    }
+
+    #[test]
+    fn page_without_target_leads_home_in_the_client_language() {
+        let home = Some("https://shop.example/?a=1&b=\"");
+        for (accepted, text) in [
+            (&b"en"[..], "Go to the home page"),
+            (b"de", "Zur Startseite"),
+            (b"zh", "前往首页"),
+        ] {
+            let html = GONE.reply(None, home, accepted).body;
+            let link = format!(
+                "<a class=\"main\" href=\"https://shop.example/?a=1&amp;b=&quot;\">{text}</a></main>"
+            );
+            assert!(html.ends_with(&link), "{html}");
+        }
+        assert!(!NOT_FOUND.reply(None, None, b"").body.contains("<a "));
     }
 }

@@ -95,7 +95,8 @@ fn home(address: &str) -> Reply<'_> {
 /// The answer to a link that does not exist, for a client with this `Accept-Language`.
 pub fn unknown<'a>(domain: Option<&'a Domain>, accept_language: &[u8]) -> Reply<'a> {
     let own_page = domain.and_then(|domain| domain.not_found_page.as_deref());
-    page::NOT_FOUND.reply(own_page, accept_language)
+    let home = domain.and_then(|domain| domain.home.as_deref());
+    page::NOT_FOUND.reply(own_page, home, accept_language)
 }
 
 /// The response for an inactive link.
@@ -107,7 +108,10 @@ pub(crate) fn ended_reply<'a>(
     match &domain.ended_target {
         // A disabled link redirects nowhere.
         Some(target) if why != InactiveReason::Disabled => redirect_reply(target),
-        _ => page::GONE.reply(domain.gone_page.as_deref(), accept_language),
+        _ => {
+            let (own_page, home) = (domain.gone_page.as_deref(), domain.home.as_deref());
+            page::GONE.reply(own_page, home, accept_language)
+        }
     }
 }
 
@@ -131,7 +135,7 @@ pub fn unavailable<'a>(
     retry_after_s: u64,
 ) -> Reply<'a> {
     let own_page = domain.unavailable_page.as_deref();
-    let mut reply = page::UNAVAILABLE.reply(own_page, accept_language);
+    let mut reply = page::UNAVAILABLE.reply(own_page, domain.home.as_deref(), accept_language);
     let retry_after = retry_after_s.to_string();
     reply.headers.push(("retry-after", retry_after.into()));
     reply

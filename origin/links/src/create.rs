@@ -67,7 +67,7 @@ impl<'a> PreparedLink<'a> {
             id: LinkId { domain, code },
             // JSON is UTF-8.
             record: String::from_utf8(link.encode()).unwrap_or_default(),
-            tags: draft.tags.clone(),
+            labels: draft.labels.clone(),
             life_ms: link.life_ms,
             ends_at_ms: link.expires_at_ms,
             created_at_ms: now_ms,
@@ -98,12 +98,15 @@ impl<'a> PreparedLink<'a> {
     fn view(self) -> LinkView {
         let expires_at_ms = self.ends_at_ms();
         let Draft {
-            domain, link, tags, ..
+            domain,
+            link,
+            labels,
+            ..
         } = self.draft;
         let stored = StoredLink {
             id: self.new.id,
             link,
-            tags,
+            labels,
             clicks: 0,
             created_at_ms: self.new.created_at_ms,
             changed_at_ms: self.new.created_at_ms,

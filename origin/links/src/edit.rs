@@ -89,7 +89,7 @@ impl Editor {
             let before = self.found_with(id, version).await?;
             let now_ms = (self.clock)();
             let applied = request.apply(&before, &existing.domains, domain, now_ms)?;
-            let AppliedEdit { mut link, tags } = applied;
+            let AppliedEdit { mut link, labels } = applied;
             link.guard = guard.clone().unwrap_or(link.guard);
             check_guarded(&link)?;
             link.version = before.link.version.saturating_add(1);
@@ -97,7 +97,7 @@ impl Editor {
             let change = Change {
                 before: &before,
                 link: &link,
-                tags: &tags,
+                labels: &labels,
                 action,
                 now_ms,
             };
@@ -124,7 +124,7 @@ impl Editor {
             let change = Change {
                 before: &before,
                 link: &link,
-                tags: &before.tags,
+                labels: &before.labels,
                 action: Action::Delete,
                 now_ms: (self.clock)(),
             };

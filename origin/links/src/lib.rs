@@ -17,6 +17,7 @@
 //! | [`domains`] | the domains, shared by all origins |
 //! | [`quota`] | link quotas of tenants |
 //! | [`report`], [`crosstab`] | a link's clicks: totals, time series, breakdowns, cross-tabs |
+//! | [`group`], [`shared`] | the clicks of many links; reports for people without a key |
 //! | [`conversions`] | orders attributed to a link's clicks |
 //! | [`geo`] | locates addresses and finds their network operators |
 //! | `import` | imports links from exports of other shorteners and of Weir (feature `imports`) |
@@ -36,6 +37,7 @@ pub mod domains;
 pub mod edit;
 pub mod find;
 pub mod geo;
+pub mod group;
 pub mod http;
 #[cfg(feature = "imports")]
 pub mod import;
@@ -49,6 +51,7 @@ pub mod quota;
 pub mod records;
 pub mod report;
 pub mod search;
+pub mod shared;
 pub mod state;
 pub mod store;
 mod turns;
@@ -82,6 +85,7 @@ use numbers::{Allocator, AllocatorDeps, Clock};
 use password::Passwords;
 use quota::Quota;
 use records::LinkRecords;
+use shared::SharedReports;
 use state::States;
 use store::{LinkStore, StoredDomains};
 use weir_origin_core::outbox::{Outbox, OutboxTimes, Sink, SinkName};
@@ -143,6 +147,7 @@ struct Parts {
     quota: Quota,
     states: States,
     passwords: Passwords,
+    shared: SharedReports,
     cold: ColdLinks,
     publisher: Publisher,
     cleaner: Cleaner,
@@ -345,6 +350,11 @@ impl Links {
         &self.parts.passwords
     }
 
+    /// Reads shared reports.
+    pub fn shared_reports(&self) -> &SharedReports {
+        &self.parts.shared
+    }
+
     /// Answers gateways when Redis does not have a link.
     pub fn cold(&self) -> &ColdLinks {
         &self.parts.cold
@@ -493,6 +503,7 @@ impl Parts {
             quota,
             states,
             passwords,
+            shared: SharedReports::default(),
             cold,
             publisher,
             cleaner,

@@ -110,8 +110,16 @@ impl Range {
         (behind < self.borders.len()).then_some(position)
     }
 
+    /// The resolution to read: days of a time zone are sums of hours.
+    pub(crate) const fn retained(&self) -> Span {
+        match self.is_kept() {
+            true => self.span,
+            false => Span::Hour,
+        }
+    }
+
     /// The UTC days that it touches.
-    fn days(&self) -> (u64, u64) {
+    pub(crate) fn days(&self) -> (u64, u64) {
         let last_ms = Span::Day.start_ms(self.until_ms().saturating_sub(1));
         (Span::Day.start_ms(self.from_ms()), last_ms + DAY_MS)
     }
@@ -190,11 +198,7 @@ impl Report {
         created_at_ms: u64,
         range: Range,
     ) -> Result<Self, SqlError> {
-        // Days of a time zone are sums of hours.
-        let retained = match range.is_kept() {
-            true => range.span,
-            false => Span::Hour,
-        };
+        let retained = range.retained();
         let first = |span: Span, from_ms: u64| from_ms.max(span.start_ms(created_at_ms));
         let from_ms = first(retained, range.from_ms());
         let points = store
@@ -206,23 +210,32 @@ impl Report {
         let days = store
             .clicks()
             .click_points(link, Span::Day, first_day_ms, end_ms);
-        let uniques = uniques(retained, &points, &days.await?);
+        let days = days.await?;
+        let counts = store.clicks().click_parts(link, first_day_ms, end_ms);
+        Ok(Self::new(range, &points, &days, counts.await?))
+    }
+
+    /// Creates a report from the intervals of the [resolution to read](Range::retained) and the days that the range
+    /// touches.
+    pub(crate) fn new(
+        range: Range,
+        points: &[Point],
+        days: &[Point],
+        counts: Vec<PartCount>,
+    ) -> Self {
+        let uniques = uniques(range.retained(), points, days);
         let mut parts: BTreeMap<Breakdown, Vec<PartCount>> = BTreeMap::new();
-        for count in store
-            .clicks()
-            .click_parts(link, first_day_ms, end_ms)
-            .await?
-        {
+        for count in counts {
             parts.entry(count.part).or_default().push(count);
         }
-        Ok(Self {
+        Self {
             clicks: points.iter().map(|point| point.clicks).sum(),
             bots: points.iter().map(|point| point.bots).sum(),
             uniques,
-            series: every(&range, &points),
+            series: every(&range, points),
             parts,
             range,
-        })
+        }
     }
 
     /// Clicks by people who scanned a QR code. They are one of the referrers.
@@ -245,10 +258,7 @@ fn every(range: &Range, points: &[Point]) -> Vec<Point> {
     for point in points {
         let position = range.position(point.at_ms);
         if let Some(sum) = position.and_then(|position| series.get_mut(position)) {
-            sum.clicks += point.clicks;
-            sum.bots += point.bots;
-            sum.uniques.visitors += point.uniques.visitors;
-            sum.uniques.addresses += point.uniques.addresses;
+            sum.add(point);
         }
     }
     series
@@ -370,7 +380,7 @@ impl Report {
 }
 
 /// Values and their clicks, serialized as an object.
-struct Values<'a>(&'a [PartCount]);
+pub(crate) struct Values<'a>(pub(crate) &'a [PartCount]);
 
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

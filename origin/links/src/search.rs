@@ -5,6 +5,7 @@
 
 use weir_link::code::{Code, DomainId, LinkId};
 
+use super::model::labels::LabelFilter;
 use super::store::{ClicksPlace, LinkCursor, LinkStore, StoredLink};
 use weir_origin_core::access::Caller;
 use weir_origin_core::sql::SqlError;
@@ -18,10 +19,10 @@ const CHUNK: usize = 500;
 /// Selects links.
 #[derive(Clone, Debug, Default)]
 pub struct LinkQuery {
-    /// Text in the code, a URL, a tag or the preview title; ASCII letters match in any case.
+    /// Text in the code, a URL, a label or the preview title; ASCII letters match in any case.
     pub text: Option<String>,
-    /// A tag.
-    pub tag: Option<String>,
+    /// Labels. SQL uses the first one.
+    pub labels: Vec<LabelFilter>,
     /// A domain.
     pub domain: Option<String>,
     /// Text in one of the targets.
@@ -102,28 +103,32 @@ pub async fn search(
 }
 
 impl LinkQuery {
-    /// Whether nothing is filtered, except perhaps by tag.
+    /// Whether nothing is filtered, except perhaps by one label.
     fn is_plain(&self) -> bool {
         let texts = [&self.text, &self.domain, &self.target];
         texts.iter().all(|text| text.is_none())
             && (self.from_ms, self.to_ms) == (0, None)
             && self.narrow_key.is_none()
+            && self.labels.len() <= 1
     }
 
     fn is_met_by(&self, link: &StoredLink) -> bool {
-        let has_tag = |tag: &String| link.tags.contains(tag);
         let in_target = |part: &String| link.link.addresses().any(|one| contains(one, part));
         let is_in_time = link.created_at_ms >= self.from_ms
             && self.to_ms.is_none_or(|to_ms| link.created_at_ms < to_ms);
-        let may_see =
-            |key: &Caller| key.may_domain(link.id.domain.as_str()) && key.may_tags(&link.tags);
+        let may_see = |key: &Caller| {
+            key.may_domain(link.id.domain.as_str()) && key.may_tags(&link.labels.tags)
+        };
         is_in_time
             && self.narrow_key.as_ref().is_none_or(may_see)
             && self
                 .domain
                 .as_ref()
                 .is_none_or(|id| link.id.domain.as_str() == id)
-            && self.tag.as_ref().is_none_or(has_tag)
+            && self
+                .labels
+                .iter()
+                .all(|label| label.is_met_by(&link.labels))
             && self.target.as_ref().is_none_or(in_target)
             && self
                 .text
@@ -139,8 +144,11 @@ fn contains_text(link: &StoredLink, text: &str) -> bool {
         .preview
         .as_ref()
         .map(|preview| preview.title.as_str());
-    let tags = link.tags.iter().map(String::as_str);
-    let mut texts = link.link.addresses().chain(tags).chain(title);
+    let mut texts = link
+        .link
+        .addresses()
+        .chain(link.labels.texts())
+        .chain(title);
     contains(link.id.code.as_str(), text) || texts.any(|one| contains(one, text))
 }
 
@@ -157,7 +165,7 @@ impl Cursor {
     fn chunk(&self, query: &LinkQuery, limit: usize) -> usize {
         let is_found_by_sql = match self {
             Self::Age(_) => true,
-            Self::Clicks(_) => query.tag.is_none(),
+            Self::Clicks(_) => query.labels.is_empty(),
             Self::Unclicked(_) => false,
         };
         if is_found_by_sql && query.is_plain() {
@@ -178,13 +186,14 @@ impl Cursor {
         let domains = query.narrow_key.as_ref().and_then(Caller::domains);
         match self {
             Self::Age(after) | Self::Unclicked(after) => {
-                let (tag, after) = (query.tag.as_deref(), after.as_ref());
+                let key = query.labels.first().map(LabelFilter::key);
+                let (key, after) = (key.as_deref(), after.as_ref());
                 match domains {
                     Some(domains) => {
-                        let list = store.list_within(&domains, tag, to_ms, after, chunk);
+                        let list = store.list_within(&domains, key, to_ms, after, chunk);
                         list.await
                     }
-                    None => store.list_before(tag, to_ms, after, chunk).await,
+                    None => store.list_before(key, to_ms, after, chunk).await,
                 }
             }
             Self::Clicks(after) => {

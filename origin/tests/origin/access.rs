@@ -30,7 +30,7 @@ const OPEN: [&str; 14] = [
 
 impl World {
     /// Creates a key and returns its id and secret.
-    async fn key(&self, members: Value) -> (String, String) {
+    pub(crate) async fn key(&self, members: Value) -> (String, String) {
         let mut new = json!({ "name": "a key" });
         for (name, value) in members.as_object().unwrap() {
             new[name] = value.clone();
@@ -41,7 +41,13 @@ impl World {
         (text("id"), text("key"))
     }
 
-    async fn with_key(&self, key: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn with_key(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
         let bearer = format!("Bearer {key}");
         self.admin_as(method, path, &body.to_string(), Some(&bearer))
             .await

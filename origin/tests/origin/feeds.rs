@@ -13,6 +13,7 @@ use weir_link::code::LinkId;
 use weir_link::feed::{Cursor, DomainList, Links, Page, State};
 use weir_link::record::{Link, PasswordGuard};
 use weir_origin::clock::now_ms;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::store::NewLink;
 use weir_sale::feed::{SaleList, SaleListCache};
 
@@ -87,7 +88,7 @@ fn new_link(code: &str, link: &Link) -> NewLink {
     NewLink {
         id: id(&format!("s/{code}")),
         record: String::from_utf8(link.encode()).unwrap(),
-        tags: vec![],
+        labels: Labels::default(),
         life_ms: link.life_ms,
         ends_at_ms: 0,
         created_at_ms: now_ms(),

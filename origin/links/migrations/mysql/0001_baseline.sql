@@ -10,8 +10,8 @@ CREATE TABLE links (
     record        MEDIUMTEXT NOT NULL,
     -- Starts at 1 and grows by 1 with each edit.
     version       BIGINT NOT NULL CHECK (version >= 1),
-    -- A JSON list of strings.
-    tags          TEXT NOT NULL,
+    -- The labels, as a JSON object.
+    labels        TEXT NOT NULL,
     -- The lifetime after its last click; 0: unlimited.
     life_ms       BIGINT NOT NULL CHECK (life_ms >= 0),
     -- The time at which it ends, regardless of clicks; NULL: never.
@@ -49,7 +49,7 @@ CREATE TABLE link_history (
     version BIGINT NOT NULL,
     action  VARCHAR(16) NOT NULL CHECK (action IN ('create', 'edit', 'disable', 'enable', 'delete')),
     record  MEDIUMTEXT NOT NULL,
-    tags    TEXT NOT NULL,
+    labels  TEXT NOT NULL,
     at_ms   BIGINT NOT NULL,
     PRIMARY KEY (domain, code, version)
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -197,3 +197,18 @@ CREATE TABLE link_click_cells (
 ) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX link_click_cells_by_age ON link_click_cells (hour_ms);
+
+-- Small documents of a team: shared reports and UTM templates.
+CREATE TABLE link_team_items (
+    kind          VARCHAR(16) NOT NULL CHECK (kind IN ('report', 'utm')),
+    -- The name of a template; of a report, the SHA-256 of its token.
+    name          VARCHAR(64) NOT NULL,
+    -- The tenant; empty: the platform.
+    owner         VARCHAR(20) NOT NULL,
+    -- JSON.
+    body          TEXT NOT NULL,
+    created_at_ms BIGINT NOT NULL,
+    PRIMARY KEY (kind, name, owner)
+) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE INDEX link_team_items_by_owner ON link_team_items (kind, owner, created_at_ms);

@@ -68,13 +68,17 @@ enum LinksAction {
 /// Filters for links.
 #[derive(Clone, Debug, Default, Args)]
 struct LinkFilterArgs {
-    /// Search text in code, URLs, tags or title
+    /// Search text in code, URLs, labels or title
     #[arg(long)]
     q: Option<String>,
 
     /// Only links with this tag
     #[arg(long)]
     tag: Option<String>,
+
+    /// Only links in this folder
+    #[arg(long)]
+    folder: Option<String>,
 
     /// Only links of this domain
     #[arg(long)]
@@ -128,6 +132,14 @@ struct LinkFieldArgs {
     /// Tag; repeatable
     #[arg(long = "tag")]
     tags: Vec<String>,
+
+    /// Title for the team
+    #[arg(long)]
+    title: Option<String>,
+
+    /// Folder, such as a campaign
+    #[arg(long)]
+    folder: Option<String>,
 
     /// Days without a click after which the link expires; 0: never
     #[arg(long)]
@@ -292,6 +304,7 @@ impl LinkFilterArgs {
         let texts = [
             ("q", &self.q),
             ("tag", &self.tag),
+            ("folder", &self.folder),
             ("domain", &self.domain),
             ("target", &self.target),
             ("sort", &self.sort),
@@ -340,6 +353,8 @@ impl LinkFieldArgs {
                 members.insert(name.to_owned(), value);
             }
         };
+        set("title", self.title.as_ref().map(|title| json!(title)));
+        set("folder", self.folder.as_ref().map(|folder| json!(folder)));
         set("tags", (!self.tags.is_empty()).then(|| json!(self.tags)));
         let utm: Map<String, Value> = self
             .utm

@@ -23,7 +23,7 @@ use weir_origin_core::sql::SqlError;
 const PAGE: usize = 500;
 
 /// All fields that [an import](crate::import) reads, and the link's state.
-const COLUMNS: [&str; 21] = [
+const COLUMNS: [&str; 25] = [
     "domain",
     "code",
     "url",
@@ -45,6 +45,10 @@ const COLUMNS: [&str; 21] = [
     "preview",
     "protected",
     "conversion",
+    "title",
+    "note",
+    "folder",
+    "external_id",
 ];
 
 /// Format of the export.
@@ -204,6 +208,10 @@ fn row(link: &LinkView) -> String {
         &preview,
         &latest.protected.to_string(),
         &fields.conversion.unwrap_or_default().to_string(),
+        fields.title.as_deref().unwrap_or_default(),
+        fields.note.as_deref().unwrap_or_default(),
+        fields.folder.as_deref().unwrap_or_default(),
+        fields.external_id.as_deref().unwrap_or_default(),
     ]);
     csv.finish()
 }

@@ -26,6 +26,7 @@ use crate::create::CreateError;
 use crate::edit::{EditError, EditedLink};
 use crate::find::FindError;
 use crate::model::fields::LinkFields;
+use crate::model::labels::LabelFilter;
 use crate::model::request::{EditRequest, LinkFieldError, LinkRequest};
 use crate::model::view::{LinkView, PastView};
 use crate::search::{Cursor, LinkQuery, Page, search};
@@ -76,11 +77,7 @@ impl FromRequestParts<Enabled> for NamedLink {
         let code = code.ok_or_else(unknown_link)?;
         let id = LinkId { domain, code };
         let within = CallerFilter::from_request_parts(parts, enabled).await?;
-        if within.is_narrow() {
-            // For a key without access, the link does not exist.
-            let link = links.finder().find(&id).await.map_err(not_found)?;
-            within.has(&link).then_some(()).ok_or_else(unknown_link)?;
-        }
+        within.check_named(&links, &id).await?;
         Ok(Self(id))
     }
 }
@@ -313,10 +310,14 @@ fn to_json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
-    /// Search text in the code, a URL, a tag or the preview title.
+    /// Search text in the code, a URL, a label or the preview title.
     q: Option<String>,
     /// Only links with this tag.
     tag: Option<String>,
+    /// Only links in this folder.
+    folder: Option<String>,
+    /// Only links with this id in another system.
+    external_id: Option<String>,
     /// Only links of this domain.
     domain: Option<String>,
     /// Search text in a target URL.
@@ -351,9 +352,14 @@ enum Sort {
 impl PageQuery {
     pub(super) fn link_query(&self, within: CallerFilter) -> LinkQuery {
         let input = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let labels = [
+            input(&self.external_id).map(LabelFilter::ExternalId),
+            input(&self.folder).map(LabelFilter::Folder),
+            input(&self.tag).map(LabelFilter::Tag),
+        ];
         LinkQuery {
             text: input(&self.q),
-            tag: input(&self.tag),
+            labels: labels.into_iter().flatten().collect(),
             domain: input(&self.domain),
             target: input(&self.target),
             from_ms: self.from_ms.unwrap_or(0),
@@ -545,7 +551,7 @@ pub(super) fn if_match<V: FromStr>(headers: &HeaderMap) -> Result<Option<V>, Pro
     })
 }
 
-fn unknown_link() -> Problem {
+pub(super) fn unknown_link() -> Problem {
     UNKNOWN_LINK.because("link not found")
 }
 

@@ -7,6 +7,7 @@ mod domains;
 mod export;
 mod feed;
 mod follow;
+mod group;
 mod idempotency;
 #[cfg(feature = "imports")]
 mod import;
@@ -14,7 +15,9 @@ mod links;
 mod page;
 mod qr;
 mod refusals;
+mod shared;
 mod stats;
+mod utm;
 mod within;
 
 use axum::Router;
@@ -29,8 +32,10 @@ use feed::Feeds;
 use refusals::{
     CODE_TAKEN, CONVERSIONS_OFF, DOMAIN_HAS_LINKS, DOMAINS_BUSY, IDEMPOTENCY_MISMATCH,
     IDEMPOTENCY_UNDER_WAY, INVALID_DOMAIN, INVALID_IDEMPOTENCY_KEY, INVALID_IF_MATCH, INVALID_LINK,
-    INVALID_PICTURE, LINK_BUSY, LINKS_OFF, LOG_UNAVAILABLE, NO_NUMBERS, NO_SUCH_DOMAIN,
-    NO_SUCH_PLACE, TARGETS, UNKNOWN_CLICK, UNKNOWN_DOMAIN, UNKNOWN_LINK, VERSION_CONFLICT,
+    INVALID_PICTURE, INVALID_REPORT, INVALID_TEMPLATE, LINK_BUSY, LINKS_OFF, LOG_UNAVAILABLE,
+    NO_NUMBERS, NO_SUCH_DOMAIN, NO_SUCH_PLACE, TARGETS, TOO_MANY_ITEMS, TOO_MANY_READS,
+    UNKNOWN_CLICK, UNKNOWN_DOMAIN, UNKNOWN_LINK, UNKNOWN_REPORT, UNKNOWN_TEMPLATE,
+    VERSION_CONFLICT,
 };
 use weir_origin_core::access::TENANT_LIMIT;
 use weir_origin_core::access::scope::Area;
@@ -97,6 +102,16 @@ pub fn public() -> Api<Enabled> {
         )
         .route(routes!(follow::record), record)
         .route(routes!(clicked::get), record.refuses(&[UNKNOWN_CLICK]))
+        .route(
+            routes!(shared::read),
+            RouteRules::OPEN.refuses(&[
+                LINKS_OFF,
+                UNKNOWN_REPORT,
+                TOO_MANY_READS,
+                SQL_UNAVAILABLE,
+                OVERLOADED,
+            ]),
+        )
 }
 
 /// Additions of all routes to the OpenAPI document.
@@ -180,6 +195,29 @@ pub fn admin() -> Api<Enabled> {
         .route(
             routes!(links::list),
             links.narrow().refuses(&[REDIS_UNAVAILABLE, LINK_BUSY]),
+        )
+        .route(
+            routes!(group::stats),
+            links.narrow().refuses(&[UNKNOWN_DOMAIN]),
+        )
+        .route(routes!(group::folders), links.narrow())
+        .route(routes!(shared::list), links.narrow())
+        .route(
+            routes!(shared::create),
+            named_narrow.refuses(&[UNKNOWN_DOMAIN, INVALID_REPORT, TOO_MANY_ITEMS]),
+        )
+        .route(
+            routes!(shared::delete),
+            links.narrow().refuses(&[UNKNOWN_REPORT]),
+        )
+        .route(routes!(utm::list), links.narrow())
+        .route(
+            routes!(utm::put),
+            links.narrow().refuses(&[INVALID_TEMPLATE, TOO_MANY_ITEMS]),
+        )
+        .route(
+            routes!(utm::delete),
+            links.narrow().refuses(&[UNKNOWN_TEMPLATE]),
         )
         .route(routes!(export::csv), links.narrow())
         .route(routes!(export::ndjson), links.narrow())

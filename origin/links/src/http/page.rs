@@ -13,6 +13,7 @@ static PAGE: Page = Page {
     files: &files! {
         "api.js": JS,
         "crosstab.js": JS,
+        "dashboard.js": JS,
         "detail.js": JS,
         "domains.js": JS,
         "fields.js": JS,
@@ -21,7 +22,9 @@ static PAGE: Page = Page {
         "import.js": JS,
         "main.js": JS,
         "qr.js": JS,
+        "share.js": JS,
         "stats.js": JS,
+        "templates.js": JS,
     },
 };
 

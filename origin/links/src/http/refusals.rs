@@ -22,6 +22,40 @@ pub(super) const UNKNOWN_CLICK: Refusal = Refusal::not_found(
     "There is no such click, or its link no longer exists",
 );
 
+pub(super) const UNKNOWN_REPORT: Refusal = Refusal::not_found(
+    "unknown_report",
+    "Unknown report",
+    "There is no such report, or it has ended or was revoked",
+);
+
+pub(super) const UNKNOWN_TEMPLATE: Refusal = Refusal::not_found(
+    "unknown_template",
+    "Unknown template",
+    "There is no such UTM template",
+);
+
+pub(super) const TOO_MANY_ITEMS: Refusal = Refusal::conflict(
+    "too_many_items",
+    "Too many",
+    "There are 200 of them already: delete some",
+);
+
+pub(super) const TOO_MANY_READS: Refusal = Refusal::new(
+    StatusCode::TOO_MANY_REQUESTS,
+    "too_many_reads",
+    "Too many reads",
+    "Shared reports are read too often: try again in a minute",
+);
+
+pub(super) const INVALID_REPORT: Refusal =
+    Refusal::invalid("invalid_report", "Invalid report", "The report is invalid");
+
+pub(super) const INVALID_TEMPLATE: Refusal = Refusal::invalid(
+    "invalid_template",
+    "Invalid template",
+    "The UTM template is invalid",
+);
+
 pub(super) const CONVERSIONS_OFF: Refusal = Refusal::not_found(
     "conversions_off",
     "No conversions",

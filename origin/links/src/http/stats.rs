@@ -68,7 +68,7 @@ pub(super) struct CrosstabQuery {
 #[derive(Clone, Copy, Debug, Deserialize, utoipa::ToSchema)]
 #[schema(as = LinkSeries)]
 #[serde(rename_all = "snake_case")]
-enum SeriesStep {
+pub(super) enum SeriesStep {
     Hour,
     Day,
 }
@@ -135,7 +135,7 @@ async fn report(links: &Links, id: &LinkId, query: &StatsQuery) -> Result<Report
     Ok(report.await?)
 }
 
-fn range(
+pub(super) fn range(
     by: Option<SeriesStep>,
     from_ms: Option<u64>,
     to_ms: Option<u64>,

@@ -4,9 +4,14 @@ use axum::RequestPartsExt;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
+use super::links::{not_found, unknown_link};
 use crate::Links;
+use crate::group::LinkGroup;
+use crate::model::labels::LabelFilter;
 use crate::model::request::LinkRequest;
+use crate::shared::SharedReport;
 use crate::store::StoredLink;
+use weir_link::code::LinkId;
 use weir_origin_core::access::{Caller, over_limit};
 use weir_origin_core::http::Problem;
 use weir_origin_core::http::refusal::FORBIDDEN;
@@ -67,7 +72,61 @@ impl CallerFilter {
 
     /// Whether the caller may see a link.
     pub(super) fn has(&self, link: &StoredLink) -> bool {
-        self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.tags)
+        self.0.may_domain(link.id.domain.as_str()) && self.0.may_tags(&link.labels.tags)
+    }
+
+    /// Refuses a link that the caller may not see: for the caller it does not exist.
+    pub(super) async fn check_named(&self, links: &Links, id: &LinkId) -> Result<(), Problem> {
+        if !self.is_narrow() {
+            return Ok(());
+        }
+        let link = links.finder().find(id).await.map_err(not_found)?;
+        self.has(&link).then_some(()).ok_or_else(unknown_link)
+    }
+
+    /// The owner of the caller's shared reports and templates: its tenant, or empty for the platform.
+    pub(super) fn owner(&self) -> &str {
+        self.tenant().map_or("", |tenant| tenant.name.as_str())
+    }
+
+    /// The links with a label in a domain, restricted to those that the caller may see.
+    pub(super) fn group(
+        &self,
+        domain: Option<String>,
+        label: Option<LabelFilter>,
+    ) -> Result<LinkGroup, Problem> {
+        if !self.has_label(label.as_ref()) {
+            return Err(not_within("tag: must be a tag of the key"));
+        }
+        let domains = match domain {
+            Some(id) if !self.has_domain(&id) => {
+                return Err(not_within("domain: the key is restricted to other domains"));
+            }
+            Some(id) => Some(vec![id]),
+            None => {
+                let domains = self.0.domains();
+                domains.map(|all| all.into_iter().map(str::to_owned).collect())
+            }
+        };
+        Ok(LinkGroup { domains, label })
+    }
+
+    /// Whether the caller may see all links with this label, in its domains.
+    fn has_label(&self, label: Option<&LabelFilter>) -> bool {
+        match label {
+            Some(LabelFilter::Tag(tag)) => self.0.may_tags(&[tag]),
+            _ => self.0.may_tags::<&str>(&[]),
+        }
+    }
+
+    /// Whether the caller may see and revoke a shared report.
+    pub(super) fn has_report(&self, report: &SharedReport) -> bool {
+        let group = &report.group;
+        let may_domains = match &group.domains {
+            Some(domains) => domains.iter().all(|id| self.has_domain(id)),
+            None => self.0.domains().is_none(),
+        };
+        may_domains && self.has_label(group.label.as_ref())
     }
 
     /// Checks that the caller may create a link in the requested domain, or else in `default`.

@@ -40,6 +40,14 @@ pub(super) struct Columns {
     pub host: &'static [&'static str],
     /// Tags, with separators between them.
     pub tags: &'static [&'static str],
+    /// A title or comment for the team.
+    pub title: &'static [&'static str],
+    /// A longer comment.
+    pub note: &'static [&'static str],
+    /// The folder.
+    pub folder: &'static [&'static str],
+    /// The id in another system.
+    pub external_id: &'static [&'static str],
     /// The expiry time.
     pub ends: &'static [&'static str],
 }
@@ -51,6 +59,10 @@ const BITLY: Columns = Columns {
     custom: &["customlink", "custombitlink", "custombitlinks"],
     host: &[],
     tags: &["tags"],
+    title: &["title"],
+    note: &["note", "notes"],
+    folder: &["campaign", "campaigns"],
+    external_id: &[],
     ends: &["expirationat", "expirationdate"],
 };
 
@@ -61,6 +73,10 @@ const SHLINK: Columns = Columns {
     custom: &[],
     host: &["domain"],
     tags: &["tags"],
+    title: &["title"],
+    note: &[],
+    folder: &[],
+    external_id: &[],
     ends: &["validuntil"],
 };
 
@@ -71,6 +87,10 @@ const DUB: Columns = Columns {
     custom: &[],
     host: &["domain"],
     tags: &["tags"],
+    title: &["title"],
+    note: &["comments"],
+    folder: &["folder", "foldername"],
+    external_id: &["externalid"],
     ends: &["expiresat"],
 };
 
@@ -81,6 +101,10 @@ const YOURLS: Columns = Columns {
     custom: &[],
     host: &[],
     tags: &[],
+    title: &["title"],
+    note: &[],
+    folder: &[],
+    external_id: &[],
     ends: &[],
 };
 

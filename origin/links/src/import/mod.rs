@@ -22,7 +22,8 @@ use super::find::{FindError, Finder};
 use super::numbers::Clock;
 use super::quota::Quota;
 use super::store::{LinkStore, StoredLink};
-use crate::model::request::{Draft, LinkRequest, Name, TAGS_MAX};
+use crate::model::labels::TAGS_MAX;
+use crate::model::request::{Draft, LinkRequest, Name};
 use format::Format;
 use rows::{Row, Rows};
 use weir_origin_core::access::Caller;
@@ -77,7 +78,7 @@ pub struct Report {
     pub present: u64,
     /// Refused rows, in the order of the file.
     pub refused: Vec<RowError>,
-    /// Ignored columns, such as titles and clicks.
+    /// Ignored columns, such as clicks.
     pub ignored_columns: Vec<String>,
 }
 
@@ -276,7 +277,7 @@ impl Order {
     /// Compares an existing link that has this code. It counts as the same one if the target is equal and the caller
     /// may see it.
     fn meet(&self, draft: &Draft<'_>, found: &StoredLink) -> Outcome {
-        let may_see = self.may_make(found.id.domain.as_str(), &found.tags);
+        let may_see = self.may_make(found.id.domain.as_str(), &found.labels.tags);
         match found.link.target == draft.link.target && may_see {
             true => Outcome::Present,
             false => code_taken("another link with this code has a different target"),

@@ -8,6 +8,7 @@ use weir_link::record::RedirectStatus;
 use super::format::{Columns, Format, plain, split, tags};
 use super::{FileError, ImportedLink, RowError};
 use crate::model::fields::{AppRequest, LinkFields, PreviewRequest, RuleRequest};
+use crate::model::labels::{NAME_LEN_MAX, NOTE_LEN_MAX, TITLE_LEN_MAX};
 use crate::model::request::LinkRequest;
 use weir_origin_core::clock::parse_utc;
 
@@ -15,12 +16,16 @@ use weir_origin_core::clock::parse_utc;
 pub const FIRST_LINE: u64 = 2;
 
 /// Fields of a Weir export that an import reads. The other fields describe the link's state.
-const OWN: [&str; 20] = [
+const OWN: [&str; 24] = [
     "domain",
     "code",
     "url",
     "target",
     "tags",
+    "title",
+    "note",
+    "folder",
+    "external_id",
     "state",
     "disabled",
     "life_ms",
@@ -71,6 +76,10 @@ struct ExportedLink {
     url: String,
     target: String,
     tags: Vec<String>,
+    title: Option<String>,
+    note: Option<String>,
+    folder: Option<String>,
+    external_id: Option<String>,
     state: String,
     disabled: bool,
     life_ms: Option<u64>,
@@ -194,12 +203,23 @@ impl<'a> Rows<'a> {
             Some(Some(ms)) => Some(ms),
             None => None,
         };
+        // A label that is too long for Weir is cut: better a short title than no link.
+        let text = |names, len_max| {
+            let text = cell(names)?
+                .chars()
+                .map(|one| if one.is_control() { ' ' } else { one });
+            Some(text.take(len_max).collect())
+        };
         let import = |(host, code): (Option<&str>, &str)| ImportedLink {
             host: host.map(str::to_owned),
             request: LinkRequest {
                 code: Some(code.to_owned()),
                 fields: LinkFields {
                     target: target.to_owned(),
+                    title: text(columns.title, TITLE_LEN_MAX),
+                    note: text(columns.note, NOTE_LEN_MAX),
+                    folder: text(columns.folder, NAME_LEN_MAX),
+                    external_id: cell(columns.external_id).map(str::to_owned),
                     tags: cell(columns.tags).map(tags).unwrap_or_default(),
                     ends_at_ms: ends,
                     ..LinkFields::default()
@@ -269,7 +289,13 @@ impl Columns {
     fn all(&self) -> impl Iterator<Item = &'static str> {
         let first = [self.target, self.short, self.code, self.custom];
         let rest = [self.host, self.tags, self.ends];
-        first.into_iter().chain(rest).flatten().copied()
+        let labels = [self.title, self.note, self.folder, self.external_id];
+        first
+            .into_iter()
+            .chain(rest)
+            .chain(labels)
+            .flatten()
+            .copied()
     }
 }
 
@@ -311,7 +337,8 @@ fn unguarded(cell: &str) -> &str {
 fn member(name: &str, cell: &str) -> Value {
     let text = || Value::String(cell.to_owned());
     match name {
-        "domain" | "code" | "url" | "target" | "state" | "language" | "ended_target" => text(),
+        "domain" | "code" | "url" | "target" | "state" | "language" | "ended_target" | "title"
+        | "note" | "folder" | "external_id" => text(),
         "tags" => tags(cell).into(),
         _ => serde_json::from_str(cell).unwrap_or_else(|_| text()),
     }
@@ -371,6 +398,10 @@ fn exported(line: u64, value: Value) -> Row {
                 ended_target: link.ended_target,
                 preview: link.preview,
                 conversion: link.conversion.then_some(true),
+                title: link.title,
+                note: link.note,
+                folder: link.folder,
+                external_id: link.external_id,
                 tags: link.tags,
             },
             ..LinkRequest::default()

@@ -421,6 +421,7 @@ fn clicks(row: &Row, region: Option<&str>, operator: Option<&str>) -> Clicks {
             Breakdown::Region => region.unwrap_or_default(),
             Breakdown::Operator => operator.unwrap_or_default(),
             Breakdown::Language => row.language.as_str(),
+            Breakdown::Link => row.link.code.as_str(),
         })
     };
     Clicks {

@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use weir_link::preview::Preview;
 use weir_link::record::{App, COUNTRIES_MAX, Link, Parameter, Platform, RedirectStatus, Rule};
 
-use super::request::{TAG_LEN_MAX, TAGS_MAX};
+use super::labels::{Labels, TAG_LEN_MAX, TAGS_MAX};
 
 /// The name of [`LinkFields::ends_at_ms`] in answers.
 const END_IN_ANSWERS: &str = "ends_at_ms";
@@ -17,7 +17,7 @@ pub const END_IN_REQUESTS: &str = "expires_at_ms";
 
 /// Editable fields of a link. A request may omit the optional fields: a new link then gets the defaults.
 ///
-/// Add a new field here, to [`Link`], and to the conversions between both: [`LinkFields::new`] and
+/// Add a new field here, to [`Link`] or [`Labels`], and to the conversions between them: [`LinkFields::new`] and
 /// [`LinkRequest::draft`](crate::model::request::LinkRequest::draft).
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +61,18 @@ pub struct LinkFields {
     /// Whether to attribute orders to its clicks. Default: false.
     #[schema(nullable = false, default = false)]
     pub conversion: Option<bool>,
+    /// Title for the team, without control characters; null: none.
+    #[schema(max_length = 200, default = json!(null))]
+    pub title: Option<String>,
+    /// Note for the team; null: none.
+    #[schema(max_length = 2000, default = json!(null))]
+    pub note: Option<String>,
+    /// Folder, such as a campaign; null: none.
+    #[schema(max_length = 63, default = json!(null))]
+    pub folder: Option<String>,
+    /// Id in another system; null: none.
+    #[schema(max_length = 63, default = json!(null))]
+    pub external_id: Option<String>,
     /// Tags for searching.
     #[serde(default)]
     #[schema(schema_with = tags)]
@@ -143,7 +155,7 @@ pub struct PreviewRequest {
 
 impl LinkFields {
     /// Creates the fields of a link, with a value wherever the link has one.
-    pub fn new(link: Link, tags: Vec<String>) -> Self {
+    pub fn new(link: Link, labels: Labels) -> Self {
         let unless_zero = |number: u64| (number > 0).then_some(number);
         Self {
             target: link.target,
@@ -158,13 +170,17 @@ impl LinkFields {
             ended_target: unless_empty(link.ended_target),
             preview: link.preview.map(PreviewRequest::from),
             conversion: Some(link.is_tracked),
-            tags,
+            title: unless_empty(labels.title),
+            note: unless_empty(labels.note),
+            folder: unless_empty(labels.folder),
+            external_id: unless_empty(labels.external_id),
+            tags: labels.tags,
         }
     }
 
     /// The fields of a link with only defaults. A field that is null here may be null in an edit.
     pub(crate) fn plain() -> Self {
-        Self::new(Link::to(""), Vec::new())
+        Self::new(Link::to(""), Labels::default())
     }
 
     /// These fields in request format, overridden by `changes`.

@@ -1,6 +1,7 @@
 //! Plain types and calculations of links and clicks. This module uses neither SQL nor Redis.
 
 pub mod fields;
+pub mod labels;
 pub mod logo;
 pub mod qr;
 pub mod request;

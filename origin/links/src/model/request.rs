@@ -18,15 +18,10 @@ use weir_origin_core::http::shared_members;
 use super::fields::{
     AppRequest, END_IN_REQUESTS, LinkFields, ParameterRequest, PreviewRequest, RuleRequest,
 };
+use super::labels::{Labels, NAME_LEN_MAX, NOTE_LEN_MAX, TAG_LEN_MAX, TAGS_MAX, TITLE_LEN_MAX};
 use super::utm::{UTM_LEN_MAX, Utm};
 use crate::password::Password;
 use crate::store::StoredLink;
-
-/// Maximum number of tags of a link.
-pub const TAGS_MAX: usize = 16;
-
-/// Maximum length of a tag, in characters.
-pub const TAG_LEN_MAX: usize = 64;
 
 /// Maximum click limit of a link.
 pub const MAX_CLICKS_MAX: u64 = 1_000_000_000_000;
@@ -124,8 +119,8 @@ pub struct Draft<'a> {
     pub link: Link,
     /// The password for visitors.
     pub password: Option<Password>,
-    /// Tags for searching.
-    pub tags: Vec<String>,
+    /// The team's labels.
+    pub labels: Labels,
 }
 
 /// Result of applying an edit to a link.
@@ -133,8 +128,8 @@ pub struct Draft<'a> {
 pub struct AppliedEdit {
     /// The new link, still with the old version.
     pub link: Link,
-    /// The new tags.
-    pub tags: Vec<String>,
+    /// The new labels.
+    pub labels: Labels,
 }
 
 /// How a link gets its code.
@@ -192,7 +187,7 @@ impl LinkRequest {
             names: None,
             now_ms,
         };
-        let tags = site.set(&mut link, self.fields, context)?;
+        let labels = site.set(&mut link, self.fields, context)?;
         if self.password.is_some() && link.max_clicks > 0 {
             return Err(counts_and_guards());
         }
@@ -201,7 +196,7 @@ impl LinkRequest {
             name,
             link,
             password: self.password,
-            tags,
+            labels,
         })
     }
 }
@@ -235,7 +230,7 @@ impl EditRequest {
         now_ms: u64,
     ) -> Result<AppliedEdit, LinkFieldError> {
         let mut link = before.link.clone();
-        let fields = LinkFields::new(link.clone(), before.tags.clone());
+        let fields = LinkFields::new(link.clone(), before.labels.clone());
         let fields = serde_json::from_value(fields.merged(&self.fields));
         let fields = fields.map_err(|error| refused("the link", error.to_string()))?;
         let context = RequestContext {
@@ -245,8 +240,8 @@ impl EditRequest {
             now_ms,
         };
         link.is_disabled = self.disabled.unwrap_or(link.is_disabled);
-        let tags = Site { domains, domain }.set(&mut link, fields, context)?;
-        Ok(AppliedEdit { link, tags })
+        let labels = Site { domains, domain }.set(&mut link, fields, context)?;
+        Ok(AppliedEdit { link, labels })
     }
 }
 
@@ -283,13 +278,13 @@ struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// Sets the requested fields and returns the tags.
+    /// Sets the requested fields and returns the labels.
     fn set(
         &self,
         link: &mut Link,
         fields: LinkFields,
         context: RequestContext<'_>,
-    ) -> Result<Vec<String>, LinkFieldError> {
+    ) -> Result<Labels, LinkFieldError> {
         let has = |name: &str| context.names.is_none_or(|names| names.contains_key(name));
         if has("target") || context.utm.is_some() {
             let target = with_utm(&fields.target, context.utm)?;
@@ -325,10 +320,20 @@ impl Site<'_> {
             link.preview = preview.transpose()?;
         }
         check_size(link)?;
-        match has("tags") {
-            true => tags(fields.tags),
-            false => Ok(fields.tags),
-        }
+        let text = |field, text: Option<String>, len_max| match has(field) {
+            true => label(field, text.unwrap_or_default(), len_max),
+            false => Ok(text.unwrap_or_default()),
+        };
+        Ok(Labels {
+            title: text("title", fields.title, TITLE_LEN_MAX)?,
+            note: text("note", fields.note, NOTE_LEN_MAX)?,
+            folder: text("folder", fields.folder, NAME_LEN_MAX)?,
+            external_id: text("external_id", fields.external_id, NAME_LEN_MAX)?,
+            tags: match has("tags") {
+                true => tags(fields.tags)?,
+                false => fields.tags,
+            },
+        })
     }
 
     fn target(
@@ -511,6 +516,18 @@ fn end(ms: u64, now_ms: u64) -> Result<u64, LinkFieldError> {
     let is_sound = ms > now_ms && i64::try_from(ms).is_ok();
     let problem = || refused("expires_at_ms", "must be in the future");
     is_sound.then_some(ms).ok_or_else(problem)
+}
+
+/// A label without surrounding blanks. Only a note may have several lines.
+fn label(field: &'static str, text: String, len_max: usize) -> Result<String, LinkFieldError> {
+    let text = text.trim();
+    let is_allowed =
+        |one: char| !one.is_control() || (field == "note" && matches!(one, '\n' | '\r' | '\t'));
+    if text.chars().count() > len_max || !text.chars().all(is_allowed) {
+        let problem = format!("must have at most {len_max} characters and no control characters");
+        return Err(refused(field, problem));
+    }
+    Ok(text.to_owned())
 }
 
 fn tags(tags: Vec<String>) -> Result<Vec<String>, LinkFieldError> {

@@ -85,10 +85,12 @@ pub enum Breakdown {
     Operator,
     /// The preferred language; `unknown` if not sent.
     Language,
+    /// The code of the link; only for all links of a domain.
+    Link,
 }
 
 impl Breakdown {
-    /// All dimensions.
+    /// The dimensions of a click on a link.
     pub const ALL: [Self; 7] = [
         Self::Device,
         Self::System,
@@ -109,6 +111,7 @@ impl Breakdown {
             Self::Region => "region",
             Self::Operator => "operator",
             Self::Language => "language",
+            Self::Link => "link",
         }
     }
 
@@ -122,19 +125,21 @@ impl Breakdown {
             Self::Region => "regions",
             Self::Operator => "operators",
             Self::Language => "languages",
+            Self::Link => "links",
         }
     }
 
     /// Finds a dimension by name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.as_str() == name)
+        let all = Self::ALL.into_iter().chain([Self::Link]);
+        all.into_iter().find(|part| part.as_str() == name)
     }
 
     /// Maximum number of stored values per link and day: the [top](super::top_k) ones. Clients choose what they send,
     /// so the limit bounds the size of SQL tables.
     pub const fn values_max(self) -> usize {
         match self {
-            Self::Referrer | Self::Region | Self::Operator => 100,
+            Self::Referrer | Self::Region | Self::Operator | Self::Link => 100,
             Self::Language => 50,
             Self::Device | Self::System | Self::Browser => 10,
         }
@@ -310,6 +315,16 @@ pub struct Point {
     /// Visitors and addresses.
     #[serde(flatten)]
     pub uniques: Uniques,
+}
+
+impl Point {
+    /// Adds the clicks of another point.
+    pub fn add(&mut self, other: &Self) {
+        self.clicks += other.clicks;
+        self.bots += other.bots;
+        self.uniques.visitors += other.uniques.visitors;
+        self.uniques.addresses += other.uniques.addresses;
+    }
 }
 
 /// Number of clicks with one value of a dimension.

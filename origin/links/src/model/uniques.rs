@@ -44,7 +44,7 @@ pub struct UniqueCounter {
     days: Arc<Mutex<BTreeMap<u64, hmac::Key>>>,
 }
 
-/// The visitors of a link within an hour.
+/// The visitors of a link, or of all links of a domain, within an hour.
 #[derive(Default)]
 struct HourlyVisitors {
     visitors: BTreeSet<UniqueHash>,
@@ -93,12 +93,12 @@ impl UniqueCounter {
         for row in rows {
             let key = self.key(row.minute_ms / DAY_MS, now_ms).await?;
             let hour = row.minute_ms / HOUR_MS;
-            let hourly_visitors = hourly_visitors.entry((row.link.clone(), hour)).or_default();
-            hourly_visitors.visitors.insert(visitor(&key, row));
-            if let Some(address) = row.address {
-                hourly_visitors
-                    .addresses
-                    .insert(hash(&key, b"a", address, &[]));
+            let all = LinkId::whole_domain(row.link.domain.clone());
+            for link in [row.link.clone(), all] {
+                let hourly_visitors = hourly_visitors.entry((link, hour)).or_default();
+                hourly_visitors.visitors.insert(visitor(&key, row));
+                let address = row.address.map(|address| hash(&key, b"a", address, &[]));
+                hourly_visitors.addresses.extend(address);
             }
         }
         Ok(hourly_visitors)

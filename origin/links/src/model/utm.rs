@@ -3,30 +3,35 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Maximum length of a value, in characters.
 pub const UTM_LEN_MAX: usize = 128;
 
 /// UTM parameters. They replace UTM parameters of the target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LinkUtm)]
 pub struct Utm {
     /// Source, such as `newsletter`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub source: Option<String>,
     /// Medium, such as `email`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub medium: Option<String>,
     /// Campaign, such as `spring`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub campaign: Option<String>,
     /// Search term.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub term: Option<String>,
     /// Content variant.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 128)]
     pub content: Option<String>,
 }

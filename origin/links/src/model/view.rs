@@ -8,6 +8,7 @@ use weir_link::record::Link;
 use weir_link::target::{Flag, flag_of};
 
 use super::fields::LinkFields;
+use super::labels::Labels;
 use crate::state::{LinkStatus, State};
 use crate::store::{Action, StoredLink, StoredLinkVersion};
 
@@ -74,13 +75,13 @@ pub struct PastView {
 }
 
 impl LinkVersion {
-    /// Creates a version from a link and its tags.
-    pub fn new(link: Link, tags: Vec<String>) -> Self {
+    /// Creates a version from a link and its labels.
+    pub fn new(link: Link, labels: Labels) -> Self {
         Self {
             version: link.version,
             disabled: link.is_disabled,
             protected: link.guard.is_some(),
-            fields: LinkFields::new(link, tags),
+            fields: LinkFields::new(link, labels),
         }
     }
 }
@@ -100,7 +101,7 @@ impl LinkView {
             url: url.unwrap_or_default(),
             domain: stored.id.domain,
             code: stored.id.code,
-            latest: LinkVersion::new(stored.link, stored.tags),
+            latest: LinkVersion::new(stored.link, stored.labels),
             clicks: stored.clicks,
             created_at_ms: stored.created_at_ms,
             changed_at_ms: stored.changed_at_ms,
@@ -117,7 +118,7 @@ impl From<StoredLinkVersion> for PastView {
         Self {
             what: past.action,
             at_ms: past.at_ms,
-            version: LinkVersion::new(past.link, past.tags),
+            version: LinkVersion::new(past.link, past.labels),
         }
     }
 }

@@ -1,17 +1,24 @@
 //! Stores clicks on short links.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use sqlx::Error;
 use weir_link::code::LinkId;
 
-use super::LinkStore;
+use super::{LinkStore, reads};
 use crate::model::stats::{
-    BATCHES_KEPT_MS, Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks,
+    BATCHES_KEPT_MS, Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Cell, CellCount, Clicks, DAY_MS,
     DAYS_KEPT_MS, HOURS_KEPT_MS, PartCount, Point, Slot, Span, Uniques, UniquesBySlot,
 };
 use crate::model::top_k::{self, Changes, Count};
-use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, retried, sql};
+use weir_origin_core::sql::{Row, SqlError, Statement, Tx, damaged, filled, in_many, retried, sql};
+
+/// Maximum number of links whose clicks a [`ClickGroup`] sums.
+pub const GROUP_LINKS_MAX: usize = 5_000;
+
+/// Maximum number of values in the breakdowns of a [`ClickGroup`].
+const GROUP_VALUES_MAX: usize = 2_000;
 
 const INSERT_BATCH: &str = "INSERT INTO click_batches (id, at_ms) VALUES (?, ?)";
 
@@ -65,6 +72,50 @@ const SELECT_PARTS: &str = "
     WHERE domain = ? AND code = ? AND day_ms >= ? AND day_ms < ?
     GROUP BY part, value
     ORDER BY total DESC, value";
+
+/// The links of a [`ClickGroup`], as `g`.
+fn group(links_max: usize) -> String {
+    let links =
+        in_many!("SELECT domain, code, created_at_ms FROM link_tags WHERE tag = ? AND domain");
+    format!("({links} ORDER BY created_at_ms DESC LIMIT {links_max}) g")
+}
+
+/// Clicks before the creation of a link belong to an earlier link with its code.
+static GROUP_POINTS: LazyLock<String> = LazyLock::new(|| {
+    let group = group(GROUP_LINKS_MAX);
+    format!(
+        "SELECT c.at_ms, CAST(SUM(c.clicks) AS SIGNED) AS clicks, CAST(SUM(c.bots) AS SIGNED) AS bots,
+            CAST(SUM(c.visitors) AS SIGNED) AS visitors, CAST(SUM(c.addresses) AS SIGNED) AS addresses
+        FROM {group} JOIN link_clicks c ON c.domain = g.domain AND c.code = g.code
+        WHERE c.span = ? AND c.at_ms >= ? AND c.at_ms < ? AND c.at_ms > g.created_at_ms - ?
+        GROUP BY c.at_ms ORDER BY c.at_ms"
+    )
+});
+
+static GROUP_PARTS: LazyLock<String> = LazyLock::new(|| {
+    let group = group(GROUP_LINKS_MAX);
+    format!(
+        "SELECT p.part, p.value, CAST(SUM(p.clicks) AS SIGNED) AS total, CAST(SUM(p.over_max) AS SIGNED) AS over_max
+        FROM {group} JOIN link_click_parts p ON p.domain = g.domain AND p.code = g.code
+        WHERE p.day_ms >= ? AND p.day_ms < ? AND p.day_ms > g.created_at_ms - ?
+        GROUP BY p.part, p.value ORDER BY total DESC, p.value LIMIT ?"
+    )
+});
+
+static GROUP_LINKS: LazyLock<String> = LazyLock::new(|| {
+    let group = group(GROUP_LINKS_MAX);
+    format!(
+        "SELECT c.domain, c.code, CAST(SUM(c.clicks) AS SIGNED) AS total
+        FROM {group} JOIN link_clicks c ON c.domain = g.domain AND c.code = g.code
+        WHERE c.span = ? AND c.at_ms >= ? AND c.at_ms < ? AND c.at_ms > g.created_at_ms - ?
+        GROUP BY c.domain, c.code ORDER BY total DESC, c.domain, c.code LIMIT ?"
+    )
+});
+
+static GROUP_LEN: LazyLock<String> = LazyLock::new(|| {
+    let group = group(GROUP_LINKS_MAX + 1);
+    format!("SELECT COUNT(*) AS n FROM {group}")
+});
 
 const SELECT_HOUR_CELLS: &str = "
     SELECT cell, clicks, over_max FROM link_click_cells WHERE domain = ? AND code = ? AND hour_ms = ?";
@@ -120,21 +171,31 @@ impl ClickCounts {
 impl<'a> Sums<'a> {
     fn add(&mut self, batch: &'a Batch) {
         for clicks in &batch.clicks {
-            let count = u64::from(clicks.count);
-            let hour = Slot::at(&clicks.link, Span::Hour, clicks.at_ms);
-            let day = Slot::at(&clicks.link, Span::Day, clicks.at_ms);
-            self.slots.entry(hour.clone()).or_default().add(clicks);
-            self.slots.entry(day.clone()).or_default().add(clicks);
-            if clicks.is_bot {
-                continue;
-            }
-            let parts = self.parts.entry(day).or_default();
-            for (part, value) in Breakdown::ALL.into_iter().zip(&clicks.values) {
-                *parts.entry((part, value)).or_default() += count;
-            }
-            let cells = self.cells.entry(hour).or_default();
-            *cells.entry(clicks.cell().to_text()).or_default() += count;
+            self.add_to(&clicks.link, clicks, None);
+            let all = LinkId::whole_domain(clicks.link.domain.clone());
+            self.add_to(&all, clicks, Some(clicks.link.code.as_str()));
         }
+    }
+
+    /// Adds clicks to the rows of `link`. `code`: their link, if `link` stands for a whole domain.
+    fn add_to(&mut self, link: &LinkId, clicks: &'a Clicks, code: Option<&'a str>) {
+        let count = u64::from(clicks.count);
+        let hour = Slot::at(link, Span::Hour, clicks.at_ms);
+        let day = Slot::at(link, Span::Day, clicks.at_ms);
+        self.slots.entry(hour.clone()).or_default().add(clicks);
+        self.slots.entry(day.clone()).or_default().add(clicks);
+        if clicks.is_bot {
+            return;
+        }
+        let values = clicks.values.iter().map(String::as_str);
+        let values = Breakdown::ALL.into_iter().zip(values);
+        let values = values.chain(code.map(|code| (Breakdown::Link, code)));
+        let parts = self.parts.entry(day).or_default();
+        for (part, value) in values {
+            *parts.entry((part, value)).or_default() += count;
+        }
+        let cells = self.cells.entry(hour).or_default();
+        *cells.entry(clicks.cell().to_text()).or_default() += count;
     }
 }
 
@@ -168,7 +229,7 @@ impl ClickStore<'_> {
                 add_clicks(&mut tx, slot, *clicks, observed).await?;
             }
             for (slot, clicks) in &sums.slots {
-                if slot.span == Span::Day && clicks.clicks > 0 {
+                if slot.span == Span::Day && clicks.clicks > 0 && !slot.link.is_whole_domain() {
                     add_total(&mut tx, &slot.link, clicks.clicks).await?;
                 }
             }
@@ -215,15 +276,55 @@ impl ClickStore<'_> {
             .db
             .all(select.number(from_ms).number(until_ms))
             .await?;
-        let read = |row: &Row| {
-            Ok(PartCount {
-                part: part(row)?,
-                value: row.text("value")?,
-                clicks: row.number("total")?,
-                over_max: row.number("over_max")?,
-            })
-        };
+        rows.iter().map(part_count).collect()
+    }
+
+    /// Like [`click_points`](Self::click_points), summed over the links of a group.
+    pub async fn group_points(
+        self,
+        group: ClickGroup<'_>,
+        span: Span,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<Point>, SqlError> {
+        let select = group.select(&GROUP_POINTS).text(span.as_str());
+        let select = select.number(from_ms).number(until_ms);
+        let rows = self.0.db.all(select.number(span.len_ms())).await?;
+        Ok(rows.iter().map(point).collect::<Result<_, _>>()?)
+    }
+
+    /// Like [`click_parts`](Self::click_parts), summed over the links of a group.
+    pub async fn group_parts(
+        self,
+        group: ClickGroup<'_>,
+        from_ms: u64,
+        until_ms: u64,
+    ) -> Result<Vec<PartCount>, SqlError> {
+        let select = group.select(&GROUP_PARTS).number(from_ms);
+        let select = select.number(until_ms).number(DAY_MS);
+        let rows = self.0.db.all(select.number(GROUP_VALUES_MAX)).await?;
+        rows.iter().map(part_count).collect()
+    }
+
+    /// The links of a group with the most clicks on days that begin within `from_ms..until_ms`, most clicked first.
+    pub async fn group_links(
+        self,
+        group: ClickGroup<'_>,
+        from_ms: u64,
+        until_ms: u64,
+        limit: usize,
+    ) -> Result<Vec<(LinkId, u64)>, SqlError> {
+        let select = group.select(&GROUP_LINKS).text(Span::Day.as_str());
+        let select = select.number(from_ms).number(until_ms).number(DAY_MS);
+        let rows = self.0.db.all(select.number(limit)).await?;
+        let read = |row| Ok((reads::id(row)?, row.number("total")?));
         rows.iter().map(read).collect()
+    }
+
+    /// Number of links in a group, up to [`GROUP_LINKS_MAX`] and one more.
+    pub async fn group_len(self, group: ClickGroup<'_>) -> Result<usize, SqlError> {
+        let row = self.0.db.one(group.select(&GROUP_LEN)).await?;
+        Ok(row.map_or(Ok(0), |row| row.number("n"))?)
     }
 
     /// The cells of the hours that begin within `from_ms..until_ms`.
@@ -325,6 +426,31 @@ async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error>
         tx.execute(add()).await?;
     }
     Ok(())
+}
+
+/// Links with a label in some domains: at most the newest [`GROUP_LINKS_MAX`].
+#[derive(Clone, Copy, Debug)]
+pub struct ClickGroup<'a> {
+    /// The label's [key](crate::model::labels::LabelFilter::key).
+    pub key: &'a str,
+    /// One to [`MANY`] domains.
+    pub domains: &'a [&'a str],
+}
+
+impl<'a> ClickGroup<'a> {
+    fn select(self, statement: &'static LazyLock<String>) -> Statement<'a> {
+        let select = sql(statement).text(self.key);
+        filled(self.domains).fold(select, Statement::text)
+    }
+}
+
+fn part_count<E: From<Error>>(row: &Row) -> Result<PartCount, E> {
+    Ok(PartCount {
+        part: part(row)?,
+        value: row.text("value")?,
+        clicks: row.number("total")?,
+        over_max: row.number("over_max")?,
+    })
 }
 
 fn of_slot<'a>(statement: Statement<'a>, slot: &'a Slot) -> Statement<'a> {

@@ -4,6 +4,7 @@ use sqlx::Error;
 use weir_link::record::Link;
 
 use super::{Action, Change, NewLink, StoredLink, ends_at, reads};
+use crate::model::labels::Labels;
 use weir_origin_core::sql::{Columns, Plain, Row, damaged};
 
 /// A row of `links` without its id. The record contains a link's fields; a field needs a column only if SQL searches by
@@ -12,8 +13,8 @@ pub(super) struct LinkRow {
     /// See [`Link::encode`].
     record: String,
     version: u32,
-    /// A JSON list of strings.
-    tags: String,
+    /// [`Labels`] as JSON.
+    labels: String,
     life_ms: u64,
     ends_at_ms: Option<u64>,
     created_at_ms: u64,
@@ -25,7 +26,7 @@ pub(super) struct LinkRow {
 weir_origin_core::columns!(LinkRow {
     record: Plain["record"],
     version: Plain["version"],
-    tags: Plain["tags"],
+    labels: Plain["labels"],
     life_ms: Plain["life_ms"],
     ends_at_ms: Plain["ends_at_ms"],
     created_at_ms: Plain["created_at_ms"],
@@ -41,7 +42,7 @@ impl LinkRow {
         Ok(Self {
             record: link.record.clone(),
             version: 1,
-            tags: tags_json(&link.tags)?,
+            labels: labels_json(&link.labels)?,
             life_ms: link.life_ms,
             ends_at_ms: unless_zero(link.ends_at_ms),
             created_at_ms: now_ms,
@@ -58,7 +59,7 @@ impl LinkRow {
         Ok(Self {
             record: record(link)?,
             version: link.version,
-            tags: tags_json(change.tags)?,
+            labels: labels_json(change.labels)?,
             life_ms: link.life_ms,
             ends_at_ms: unless_zero(link.expires_at_ms),
             created_at_ms: change.before.created_at_ms,
@@ -82,7 +83,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredLink, Error> {
     Ok(StoredLink {
         id: reads::id(row)?,
         link: read_record(&columns.record)?,
-        tags: read_tags(&columns.tags)?,
+        labels: read_labels(&columns.labels)?,
         clicks: row.number("clicks")?,
         created_at_ms: columns.created_at_ms,
         changed_at_ms: columns.changed_at_ms,
@@ -98,13 +99,12 @@ pub(super) fn read_record(record: &str) -> Result<Link, Error> {
     Link::decode(record.as_bytes()).map_err(|error| damaged("record", error))
 }
 
-/// Encodes a list of strings for a column.
-pub(super) fn tags_json(tags: &[String]) -> Result<String, Error> {
-    serde_json::to_string(tags).map_err(|error| damaged("tags", error))
+pub(super) fn labels_json(labels: &Labels) -> Result<String, Error> {
+    serde_json::to_string(labels).map_err(|error| damaged("labels", error))
 }
 
-pub(super) fn read_tags(tags: &str) -> Result<Vec<String>, Error> {
-    serde_json::from_str(tags).map_err(|error| damaged("tags", error))
+pub(super) fn read_labels(labels: &str) -> Result<Labels, Error> {
+    serde_json::from_str(labels).map_err(|error| damaged("labels", error))
 }
 
 fn unless_zero(number: u64) -> Option<u64> {

@@ -178,9 +178,9 @@ async fn insert_in(
 }
 
 async fn insert_tags(tx: &mut Tx, link: &NewLink) -> Result<(), Error> {
-    for tag in &link.tags {
+    for key in &link.labels.keys() {
         let id = &link.id;
-        let insert = sql(INSERT_TAG).text(tag).number(link.created_at_ms);
+        let insert = sql(INSERT_TAG).text(key).number(link.created_at_ms);
         let insert = insert.text(id.domain.as_str()).text(id.code.as_str());
         tx.insert(insert).await?;
     }

@@ -6,10 +6,11 @@ use sqlx::Error;
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 
-use super::columns::{LinkRow, record, tags_json};
+use super::columns::{LinkRow, labels_json, record};
 use super::drain::INSERT_TAG;
 use super::outbox::LinkNotifications;
 use super::{Action, Change, LinkStore, StoredLink, feed, reads};
+use crate::model::labels::Labels;
 use weir_origin_core::sql::{self, Columns, SqlError, Statement, Tx, retried, sql};
 
 static UPDATE: LazyLock<String> = LazyLock::new(|| {
@@ -25,7 +26,7 @@ const LIMIT_CLICKS: &str = "
     WHERE domain = ? AND code = ?";
 
 const INSERT_PAST: &str = "
-    INSERT INTO link_history (domain, code, version, action, record, tags, at_ms)
+    INSERT INTO link_history (domain, code, version, action, record, labels, at_ms)
     VALUES (?, ?, ?, ?, ?, ?, ?)";
 
 const DELETE_TAGS: &str = "DELETE FROM link_tags WHERE domain = ? AND code = ?";
@@ -119,11 +120,11 @@ async fn change_in(
     if before.link.version == 1 {
         // Store the initial version now: until the first edit it needs no row.
         let created = (Action::Create, before.created_at_ms);
-        insert_past(tx, before, &before.link, &before.tags, created).await?;
+        insert_past(tx, before, &before.link, &before.labels, created).await?;
     }
     let done = (change.action, now_ms);
-    insert_past(tx, before, change.link, change.tags, done).await?;
-    if before.tags != change.tags || change.action == Action::Delete {
+    insert_past(tx, before, change.link, change.labels, done).await?;
+    if before.labels.keys() != change.labels.keys() || change.action == Action::Delete {
         replace_tags(tx, change).await?;
     }
     let insert = named(sql(INSERT_UNPUBLISHED), &before.id);
@@ -144,12 +145,12 @@ async fn insert_past(
     tx: &mut Tx,
     of: &StoredLink,
     link: &Link,
-    tags: &[String],
+    labels: &Labels,
     (action, at_ms): (Action, u64),
 ) -> Result<(), Error> {
-    let (record, tags) = (record(link)?, tags_json(tags)?);
+    let (record, labels) = (record(link)?, labels_json(labels)?);
     let insert = named(sql(INSERT_PAST), &of.id).number(link.version);
-    let insert = insert.text(action.label()).text(&record).text(&tags);
+    let insert = insert.text(action.label()).text(&record).text(&labels);
     tx.insert(insert.number(at_ms)).await.map(drop)
 }
 
@@ -159,8 +160,8 @@ async fn replace_tags(tx: &mut Tx, change: &Change<'_>) -> Result<(), Error> {
     if change.action == Action::Delete {
         return Ok(());
     }
-    for tag in change.tags {
-        let insert = sql(INSERT_TAG).text(tag).number(before.created_at_ms);
+    for key in &change.labels.keys() {
+        let insert = sql(INSERT_TAG).text(key).number(before.created_at_ms);
         tx.insert(named(insert, &before.id)).await?;
     }
     Ok(())

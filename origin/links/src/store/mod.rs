@@ -12,6 +12,7 @@
 //! | `clicks` | clicks |
 //! | `domains` | the domains, as one document |
 //! | `outbox` | changes for receivers |
+//! | `team` | shared reports and UTM templates |
 //! | `feed` | the feed of edges |
 
 mod clicks;
@@ -24,23 +25,27 @@ mod feed;
 mod outbox;
 mod reads;
 mod segments;
+mod team;
 
 use serde::{Deserialize, Serialize};
 use weir_link::code::LinkId;
 use weir_link::record::Link;
 
+use crate::model::labels::Labels;
 use weir_origin_core::sql::Database;
 
 use outbox::LinkNotifications;
 
-pub use clicks::ClickStore;
+pub use clicks::{ClickGroup, ClickStore, GROUP_LINKS_MAX};
 pub use domains::{DomainStore, StoredDomains};
 pub use drain::LogStore;
 pub use edits::EditStore;
 pub use ends::EndStore;
 pub use feed::FeedStore;
 pub use outbox::Urls;
+pub use reads::Folder;
 pub use segments::SegmentStore;
+pub use team::{TeamItem, TeamKind, TeamStore};
 
 /// Links in SQL. Cloning is cheap.
 ///
@@ -85,6 +90,11 @@ impl LinkStore {
         EndStore(self)
     }
 
+    /// Shared reports and UTM templates.
+    pub fn team(&self) -> TeamStore<'_> {
+        TeamStore(self)
+    }
+
     /// The link feed of edges.
     pub fn edge_feed(&self) -> FeedStore<'_> {
         FeedStore(self)
@@ -105,9 +115,9 @@ pub struct NewLink {
     /// As in Redis, see [`Link::encode`].
     #[serde(rename = "r")]
     pub record: String,
-    /// Tags for searching.
-    #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
-    pub tags: Vec<String>,
+    /// The team's labels.
+    #[serde(flatten)]
+    pub labels: Labels,
     /// Life after the last click, in milliseconds; 0: permanent.
     #[serde(rename = "l")]
     pub life_ms: u64,
@@ -141,8 +151,8 @@ pub struct StoredLink {
     pub id: LinkId,
     /// The link's fields.
     pub link: Link,
-    /// Tags for searching.
-    pub tags: Vec<String>,
+    /// The team's labels.
+    pub labels: Labels,
     /// Number of counted clicks.
     pub clicks: u64,
     /// Creation time, in milliseconds since the Unix epoch.
@@ -199,8 +209,8 @@ pub struct StoredLinkVersion {
     pub action: Action,
     /// The link's fields after the action.
     pub link: Link,
-    /// Its tags after the action.
-    pub tags: Vec<String>,
+    /// Its labels after the action.
+    pub labels: Labels,
     /// Time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
@@ -211,7 +221,7 @@ impl From<StoredLink> for StoredLinkVersion {
         Self {
             action: Action::Create,
             link: link.link,
-            tags: link.tags,
+            labels: link.labels,
             at_ms: link.created_at_ms,
         }
     }
@@ -224,8 +234,8 @@ pub struct Change<'a> {
     pub before: &'a StoredLink,
     /// The new link. Its version is one higher.
     pub link: &'a Link,
-    /// The new tags.
-    pub tags: &'a [String],
+    /// The new labels.
+    pub labels: &'a Labels,
     /// What is done.
     pub action: Action,
     /// The current time, in milliseconds since the Unix epoch.

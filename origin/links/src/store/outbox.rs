@@ -9,6 +9,7 @@ use weir_link::code::LinkId;
 use weir_link::record::Link;
 
 use super::{Action, Change, EndedLink, LinkStore, NewLink};
+use crate::model::labels::Labels;
 use crate::model::view::LinkVersion;
 use weir_origin_core::outbox::{self, Queue, Sinks, Source, change_id, queue};
 use weir_origin_core::sql::{Tx, damaged};
@@ -66,7 +67,7 @@ impl LinkNotifications {
         }
         let link = Link::decode(new.record.as_bytes());
         let link = link.map_err(|error| damaged("record", error))?;
-        let link_json = self.link_json(&new.id, Some((&link, &new.tags)));
+        let link_json = self.link_json(&new.id, Some((&link, &new.labels)));
         let change = LinkChange {
             id: &new.id,
             kind: kind(Action::Create),
@@ -81,7 +82,7 @@ impl LinkNotifications {
             return Ok(());
         }
         let id = &change.before.id;
-        let link_json = self.link_json(id, Some((change.link, change.tags)));
+        let link_json = self.link_json(id, Some((change.link, change.labels)));
         let reply = LinkChange {
             id,
             kind: kind(change.action),
@@ -134,11 +135,11 @@ impl LinkNotifications {
 
     /// The link in the receivers' format, without the fields that its password protects.
     #[expect(clippy::indexing_slicing, reason = "members of a JSON object")]
-    fn link_json(&self, id: &LinkId, expected: Option<(&Link, &[String])>) -> Value {
+    fn link_json(&self, id: &LinkId, expected: Option<(&Link, &Labels)>) -> Value {
         let url = self.urls.as_ref().and_then(|urls| urls(id));
         let mut link_json = match expected {
-            Some((link, tags)) => {
-                let mut link_json = json!(LinkVersion::new(link.face(), tags.to_vec()));
+            Some((link, labels)) => {
+                let mut link_json = json!(LinkVersion::new(link.face(), labels.clone()));
                 if link.guard.is_some() {
                     link_json["target"] = Value::Null;
                 }

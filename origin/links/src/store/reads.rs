@@ -2,12 +2,31 @@
 
 use std::sync::LazyLock;
 
+use serde::Serialize;
 use sqlx::Error;
+use utoipa::ToSchema;
 use weir_link::code::{Code, DomainId, LinkId};
 
-use super::columns::{read_record, read_tags, select, stored};
+use super::columns::{read_labels, read_record, select, stored};
 use super::{Action, ClicksPlace, LinkCursor, LinkStore, StoredLink, StoredLinkVersion};
+use crate::model::labels::FOLDER_PREFIX;
 use weir_origin_core::sql::{MANY, Row, SqlError, Statement, damaged, filled, in_many_then, sql};
+
+/// Maximum number of folders in a list.
+const FOLDERS_MAX: usize = 500;
+
+/// The first key after all folders.
+const FOLDERS_END: char = '\u{1f}';
+
+/// A folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = LinkFolder)]
+pub struct Folder {
+    /// Its name.
+    pub name: String,
+    /// Number of links.
+    pub links: u64,
+}
 
 /// Codes per statement.
 const CODES: usize = 100;
@@ -107,8 +126,16 @@ const COUNT_WITHIN: &str = in_many_then!(
     " LIMIT ?) AS some_links"
 );
 
+const FOLDERS: &str = "
+    SELECT tag, COUNT(*) AS n FROM link_tags WHERE tag >= ? AND tag < ? GROUP BY tag ORDER BY tag LIMIT ?";
+
+const FOLDERS_WITHIN: &str = in_many_then!(
+    "SELECT tag, COUNT(*) AS n FROM link_tags WHERE tag >= ? AND tag < ? AND domain",
+    " GROUP BY tag ORDER BY tag LIMIT ?"
+);
+
 const HISTORY: &str = "
-    SELECT action, record, tags, at_ms FROM link_history
+    SELECT action, record, labels, at_ms FROM link_history
     WHERE domain = ? AND code = ? ORDER BY version";
 
 const HAS_LINKS: &str = "
@@ -127,27 +154,28 @@ impl LinkStore {
         Ok(row.as_ref().map(stored).transpose()?)
     }
 
-    /// At most `limit` links that are not deleted, newest first: with this tag, and after `after`.
+    /// At most `limit` links that are not deleted, newest first: with this label's [key](crate::model::labels::LabelFilter::key), and after
+    /// `after`.
     pub async fn list(
         &self,
-        tag: Option<&str>,
+        key: Option<&str>,
         after: Option<&LinkCursor>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
-        self.list_before(tag, u64::MAX, after, limit).await
+        self.list_before(key, u64::MAX, after, limit).await
     }
 
     /// Like [`list`](Self::list), for links created before `before_ms`.
     pub async fn list_before(
         &self,
-        tag: Option<&str>,
+        key: Option<&str>,
         before_ms: u64,
         after: Option<&LinkCursor>,
         limit: usize,
     ) -> Result<Vec<StoredLink>, SqlError> {
         let (before_ms, domain, code) = begin(before_ms, after);
-        let select = match tag {
-            Some(tag) => sql(&LIST_TAGGED).text(tag),
+        let select = match key {
+            Some(key) => sql(&LIST_TAGGED).text(key),
             None => sql(&LIST),
         };
         let select = select.number(before_ms).number(before_ms);
@@ -159,7 +187,7 @@ impl LinkStore {
     pub async fn list_within(
         &self,
         domains: &[&str],
-        tag: Option<&str>,
+        key: Option<&str>,
         before_ms: u64,
         after: Option<&LinkCursor>,
         limit: usize,
@@ -168,8 +196,8 @@ impl LinkStore {
             return Ok(Vec::new());
         }
         let (before_ms, domain, code) = begin(before_ms, after);
-        let select = match tag {
-            Some(tag) => sql(&LIST_TAGGED_WITHIN).text(tag),
+        let select = match key {
+            Some(key) => sql(&LIST_TAGGED_WITHIN).text(key),
             None => sql(&LIST_WITHIN),
         };
         let select = select.number(before_ms).number(before_ms);
@@ -214,6 +242,27 @@ impl LinkStore {
         let count = within(sql(COUNT_WITHIN), domains).number(max.saturating_add(1));
         let row = self.db.one(count).await?;
         Ok(row.map_or(Ok(0), |row| row.number("n"))?)
+    }
+
+    /// The folders with links, by name: all, or those in these domains, at most as many as fit into a statement.
+    pub async fn folders(&self, domains: Option<&[String]>) -> Result<Vec<Folder>, SqlError> {
+        let names: Vec<&str> = domains.into_iter().flatten().map(String::as_str).collect();
+        let statement = match domains {
+            Some([]) => return Ok(Vec::new()),
+            Some(_) => FOLDERS_WITHIN,
+            None => FOLDERS,
+        };
+        let (first, end) = (FOLDER_PREFIX.to_string(), FOLDERS_END.to_string());
+        let select = within(sql(statement).text(&first).text(&end), &names);
+        let rows = self.db.all(select.number(FOLDERS_MAX)).await?;
+        let folder = |row: &Row| {
+            let key = row.text("tag")?;
+            Ok(Folder {
+                name: key.trim_start_matches(FOLDER_PREFIX).to_owned(),
+                links: row.number("n")?,
+            })
+        };
+        rows.iter().map(folder).collect()
     }
 
     /// The history of a link, oldest first. Empty if it was never edited.
@@ -281,7 +330,7 @@ fn link_version(row: &Row) -> Result<StoredLinkVersion, Error> {
     Ok(StoredLinkVersion {
         action: action.ok_or_else(|| damaged("action", "is unknown"))?,
         link: read_record(&row.text("record")?)?,
-        tags: read_tags(&row.text("tags")?)?,
+        labels: read_labels(&row.text("labels")?)?,
         at_ms: row.number("at_ms")?,
     })
 }

@@ -15,6 +15,7 @@ use weir_link::code::LinkId;
 use weir_origin::clock::now_ms;
 use weir_origin::links::geo::Geo;
 use weir_origin::links::jobs::clicks::ClickCounter;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::model::stats::{Breakdown, DAY_MS, Span, Uniques};
 use weir_origin::links::store::NewLink;
 
@@ -354,7 +355,7 @@ async fn click_extends_the_link_in_the_cold_store() {
         let new = NewLink {
             id: link(&format!("s/{code}")),
             record: format!(r#"{DAY_MS} 0 {{"t":"https://a.example/"}}"#),
-            tags: Vec::new(),
+            labels: Labels::default(),
             life_ms: DAY_MS,
             ends_at_ms: 0,
             created_at_ms: now_ms() - 1_000 - DAY_MS / 2,

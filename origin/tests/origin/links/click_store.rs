@@ -1,6 +1,7 @@
 //! The SQL store of clicks on short links.
 
 use weir_link::code::LinkId;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::model::stats::{
     Batch, Breakdown, CELLS_KEPT_MS, CELLS_MAX, Clicks, DAY_MS, DAYS_KEPT_MS, HOUR_MS,
     HOURS_KEPT_MS, Slot, Span, Uniques, UniquesBySlot,
@@ -296,7 +297,7 @@ async fn clicks_are_deleted_with_their_link() {
         let new = NewLink {
             id: link(name),
             record: r#"0 0 {"t":"https://a.example/"}"#.to_owned(),
-            tags: Vec::new(),
+            labels: Labels::default(),
             life_ms: 1,
             ends_at_ms: 0,
             created_at_ms: DAY,

@@ -14,6 +14,7 @@ use weir_link::redis::keys::{LinkKeys, link_clicks};
 use weir_link::redis::link_read::{Purpose, Read};
 use weir_origin::clock::now_ms;
 use weir_origin::links::cold::{ColdError, ColdLinks};
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::store::NewLink;
 
@@ -353,7 +354,7 @@ async fn unresponsive_redis_is_not_queried_for_a_while() {
         let new = NewLink {
             id: id(&format!("s/{code}")),
             record: format!(r#"0 {max_clicks} {{"t":"https://example.com/"}}"#),
-            tags: Vec::new(),
+            labels: Labels::default(),
             life_ms: 0,
             ends_at_ms: 0,
             created_at_ms: 1,
@@ -442,7 +443,7 @@ async fn outage_of_redis_or_sql_shows_the_error_page_of_the_domain() {
     let new = NewLink {
         id: id("s/max"),
         record: r#"0 3 {"t":"https://example.com/"}"#.to_owned(),
-        tags: Vec::new(),
+        labels: Labels::default(),
         life_ms: 0,
         ends_at_ms: 0,
         created_at_ms: 1,

@@ -105,6 +105,10 @@ async fn each_export_format_is_imported_once_and_invalid_rows_named() {
         "https://example.com/summer?utm_source=mail"
     );
     assert_eq!(custom["tags"], json!(["mail", "2026"]));
+    // Titles stay; a line break becomes a blank.
+    assert_eq!(link["title"], "Imported, from Shlink");
+    assert_eq!(custom["title"], "Summer, \"all\" of it");
+    assert_eq!(get(&world, "s/yourls").await.body["title"], "two lines");
     assert_eq!(get(&world, "t/docs").await.status, 200);
     assert_eq!(
         get(&world, "s/last").await.body["target"],

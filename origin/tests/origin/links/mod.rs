@@ -16,9 +16,11 @@ mod passwords;
 mod process;
 mod search;
 mod store;
+mod team;
 
 use weir_link::code::LinkId;
 use weir_link::record::Link;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::store::NewLink;
 
 fn id(text: &str) -> LinkId {
@@ -32,7 +34,7 @@ fn new_link(name: &str, created_at_ms: u64) -> NewLink {
     NewLink {
         id: id(name),
         record: String::from_utf8(link.encode()).unwrap(),
-        tags: Vec::new(),
+        labels: Labels::default(),
         life_ms: 1_000,
         ends_at_ms: 0,
         created_at_ms,
@@ -41,7 +43,7 @@ fn new_link(name: &str, created_at_ms: u64) -> NewLink {
 
 fn tagged(name: &str, created_at_ms: u64, tags: &[&str]) -> NewLink {
     NewLink {
-        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        labels: Labels::tagged(tags.iter().map(|tag| (*tag).to_owned()).collect()),
         ..new_link(name, created_at_ms)
     }
 }

@@ -12,6 +12,7 @@ use weir_link::record::Link;
 use weir_link::scramble::{Numbering, Scramble};
 use weir_link::segment::{Plan, Times};
 use weir_origin::links::metrics::LinkMetrics;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::numbers::{Allocator, AllocatorDeps};
 use weir_origin::links::records::{LinkRecords, Record};
 use weir_origin::links::store::{LinkStore, NewLink};
@@ -112,7 +113,7 @@ impl NumberFixture {
         let link = NewLink {
             id: link_id(code),
             record: String::from_utf8(Link::to("https://example.com/").encode()).unwrap(),
-            tags: Vec::new(),
+            labels: Labels::default(),
             life_ms: 0,
             ends_at_ms,
             created_at_ms: self.now_ms(),

@@ -1,6 +1,7 @@
 //! Searches of links by text and by number of clicks.
 
 use serde_json::{Value, json};
+use weir_origin::links::model::labels::LabelFilter;
 use weir_origin::links::model::stats::{Batch, Clicks, UniquesBySlot};
 use weir_origin::links::search::{Cursor, LinkQuery, SCAN_MAX, search};
 use weir_origin::links::store::{Action, Change, LinkStore};
@@ -98,7 +99,7 @@ async fn links_are_found_by_content_and_ordered_by_clicks(store: &LinkStore) {
         change(&mut query);
         query
     };
-    let tagged = query(&|query| query.tag = text("Spring"));
+    let tagged = query(&|query| query.labels = vec![LabelFilter::Tag("Spring".to_owned())]);
     check(&tagged, age.clone(), &["s/eee", "t/ccc", "s/aaa"]).await;
     check(&tagged, by_clicks.clone(), &["t/ccc", "s/eee", "s/aaa"]).await;
     let response = query(&|query| query.text = text("DD"));
@@ -121,7 +122,7 @@ async fn links_are_found_by_content_and_ordered_by_clicks(store: &LinkStore) {
     let change = Change {
         before: &before,
         link: &link,
-        tags: &before.tags,
+        labels: &before.labels,
         action: Action::Delete,
         now_ms: 5_000,
     };

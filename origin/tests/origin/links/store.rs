@@ -4,6 +4,7 @@ use weir_link::code::{Code, DomainId, Length};
 use weir_link::record::Link;
 use weir_link::segment::Segment;
 use weir_log::Position;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::store::{
     Action, Change, EndedLink, Entry, LinkCursor, LinkStore, NewLink, StoredLink,
 };
@@ -50,7 +51,7 @@ async fn edited(store: &LinkStore, before: &StoredLink, action: Action, now_ms: 
     let change = Change {
         before,
         link: &link,
-        tags: &before.tags,
+        labels: &before.labels,
         action,
         now_ms,
     };
@@ -67,7 +68,7 @@ async fn log_is_drained_once_together_with_its_position(store: &LinkStore) {
     assert_eq!(store.log().log_position(LOG).await.unwrap(), at(9));
     let link = stored(store, "s/code-149").await;
     assert_eq!(link.link.target, "https://example.com/s/code-149?a=\"1\"");
-    assert_eq!(link.tags, ["a", "ü"]);
+    assert_eq!(link.labels.tags, ["a", "ü"]);
     assert_eq!((link.created_at_ms, link.changed_at_ms), (149, 149));
     assert_eq!(link.expires_at_ms, Some(1_149));
     // A crash after the transaction: a repetition changes nothing.
@@ -204,11 +205,11 @@ async fn tags_follow_edits(store: &LinkStore) {
         version: 2,
         ..before.link.clone()
     };
-    let tags = ["b".to_owned(), "c".to_owned()];
+    let labels = Labels::tagged(vec!["b".to_owned(), "c".to_owned()]);
     let change = Change {
         before: &before,
         link: &link,
-        tags: &tags,
+        labels: &labels,
         action: Action::Edit,
         now_ms: 2,
     };

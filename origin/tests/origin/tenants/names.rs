@@ -9,6 +9,7 @@ use weir_link::code::{Code, DomainId, LinkId};
 use weir_link::record::Link;
 use weir_log::Position;
 use weir_origin::clock::now_ms;
+use weir_origin::links::model::labels::Labels;
 use weir_origin::links::search::SCAN_MAX;
 use weir_origin::links::store::{Entry, NewLink};
 
@@ -153,7 +154,7 @@ async fn many_links(world: &World) {
         Entry::Made(NewLink {
             id: LinkId { domain, code },
             record: String::from_utf8(link.encode()).unwrap(),
-            tags: vec!["x".to_owned()],
+            labels: Labels::tagged(vec!["x".to_owned()]),
             life_ms: 0,
             ends_at_ms: 0,
             created_at_ms: now_ms() + 1_000,

@@ -56,6 +56,8 @@ const ROUTES = [
   [/^#\/links$/, LINKS, "home"],
   [/^#\/links\/l\/([a-z0-9-]+)\/([^?]+)(?:\?(\w+))?$/, LINKS, "detail"],
   [/^#\/links\/import$/, LINKS, "importer"],
+  [/^#\/links\/stats(?:\?(.*))?$/, LINKS, "dashboard"],
+  [/^#\/links\/templates$/, LINKS, "templates"],
   [/^#\/domains(?:\/([a-z0-9-]+))?$/, LINKS, "domains"],
   [/^#\/events(?:\/(\w[\w-]*))?(?:\?(.*))?$/, () => import("../events/page/main.js"), "events"],
   [/^#\/fitment(?:\/(\w+)(?:\/(.+))?)?$/, FITMENT, "fitment"],

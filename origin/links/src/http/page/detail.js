@@ -3,10 +3,11 @@
 import { ask, complaint, copier, el, outward, replace, tabs, toast, working } from "../../ui/dom.js";
 import { count, time } from "../../ui/format.js";
 import { api } from "./api.js";
-import { changed, linkParts } from "./fields.js";
+import { changed, linkParts, offers } from "./fields.js";
 import { life } from "./format.js";
 import { labels, place, state } from "./home.js";
 import { qrCard } from "./qr.js";
+import { shareCard } from "./share.js";
 import { statsCard } from "./stats.js";
 
 const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable: "Enabled", delete: "Deleted" };
@@ -15,12 +16,12 @@ const ACTIONS = { create: "Created", edit: "Edited", disable: "Disabled", enable
 const FLAGS = "This host mixes alphabets and may imitate another host. Check it before you share it.";
 
 export async function detail(desk, name, tab) {
-  const found = await api.link(name);
+  const [found, offered] = await Promise.all([api.link(name), offers()]);
   const top = el("div", {});
   const edit = el("div", {});
   const show = (link) => {
     replace(top, head(desk, link, show));
-    replace(edit, editor(desk, link, show));
+    replace(edit, editor(desk, link, offered, show));
   };
   show(found);
   return [
@@ -30,6 +31,7 @@ export async function detail(desk, name, tab) {
       ["stats", "Statistics", statsCard(found)],
       ["edit", "Edit", edit],
       ["qr", "QR code", qrCard(found)],
+      ["share", "Share", await shareCard(desk, () => ({ domain: found.domain, code: found.code }))],
       ["history", "History", past(found)],
     ], tab),
   ];
@@ -77,6 +79,8 @@ function head(desk, link, show) {
         el("button", { type: "button", class: "danger", id: "delete", onclick: remove }, "Delete"),
       ),
     ),
+    link.title && el("p", { id: "title" }, el("strong", {}, link.title)),
+    link.note && el("p", { class: "hint", id: "note" }, link.note),
     el("p", { class: "cut" }, "Target: ", outward(link.target, { id: "target" })),
     el("div", { class: "row members" }, state(link), facts(link), labels(link)),
     link.flag ? el("p", { class: "notice bad" }, FLAGS) : null,
@@ -101,11 +105,11 @@ function facts(link) {
   return el("span", { class: "hint" }, said.join(" · "));
 }
 
-function editor(desk, link, show) {
+function editor(desk, link, offered, show) {
   if (!desk.may("links:write")) {
     return el("p", { class: "hint" }, "Your key cannot change links.");
   }
-  const all = linkParts(link);
+  const all = linkParts(link, offered);
   all[0].element.classList.add("full");
   const said = el("div", {});
   const button = el("button", { type: "submit", class: "primary" }, "Save link");

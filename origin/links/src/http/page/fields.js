@@ -2,6 +2,7 @@
 
 import { el, field, select } from "../../ui/dom.js";
 import { DAY_MS, atMinute, clock, count, minute } from "../../ui/format.js";
+import { api } from "./api.js";
 
 export const STATUSES = [
   [301, "301, permanent"],
@@ -9,6 +10,9 @@ export const STATUSES = [
   [307, "307, temporary, keeps the method"],
   [308, "308, permanent, keeps the method"],
 ];
+
+/** The names of UTM parameters, without `utm_`. */
+export const UTM = ["source", "medium", "campaign", "term", "content"];
 
 const PLATFORMS = ["ios", "android", "wechat", "mobile", "tablet", "desktop", "any"];
 
@@ -48,9 +52,15 @@ export function changed(all) {
   return Object.fromEntries(all.filter((part) => part.isChanged()).map((part) => [part.name, part.get()]));
 }
 
+/** What a form offers: UTM templates and folders. */
+export async function offers() {
+  const [{ templates }, { folders }] = await Promise.all([api.templates(), api.folders()]);
+  return { templates, folders: folders.map(({ name }) => name) };
+}
+
 /** The parts of a link's form; without `link`, of a new link. */
-export function linkParts(link = null) {
-  return [target(link), utm(link), conversion(link), life(link), clicks(link), end(link), status(link), query(link), language(link), tags(link), password(link), ended(link), preview(link), apps(link), rules(link)];
+export function linkParts(link, { templates, folders }) {
+  return [target(link), ...labels(link, folders), utm(link, templates), conversion(link), life(link), clicks(link), end(link), status(link), query(link), language(link), password(link), ended(link), preview(link), apps(link), rules(link)];
 }
 
 function target(link) {
@@ -67,16 +77,22 @@ function target(link) {
 }
 
 /** UTM parameters in the target's query. The controls show the existing ones. */
-function utm(link) {
-  const names = ["source", "medium", "campaign", "term", "content"];
+function utm(link, templates) {
+  const names = UTM;
   const known = new URLSearchParams(/\?([^#]*)/.exec(link?.target ?? "")?.[1] ?? "");
   const controls = names.map((name) => el("input", { name: `utm-${name}`, maxlength: 128, autocomplete: "off", value: known.get(`utm_${name}`) ?? "" }));
   const title = (name) => name[0].toUpperCase() + name.slice(1);
+  const chosen = select([["", "None"], ...templates.map(({ name }) => [name, name])], "", { name: "utm-template" });
+  chosen.addEventListener("change", () => {
+    const values = templates.find(({ name }) => name === chosen.value)?.utm ?? {};
+    names.forEach((name, n) => { controls[n].value = values[name] ?? controls[n].value; });
+  });
   const element = el(
     "fieldset",
     { class: "part full", id: "utm" },
     el("legend", {}, "UTM parameters"),
     el("p", { class: "hint" }, "Added to the target’s query. To remove one, change the target address."),
+    templates.length > 0 && field("Template", chosen),
     el("div", { class: "grid" }, names.map((name, n) => field(title(name), controls[n]))),
   );
   const get = () => Object.fromEntries(names.map((name, n) => [name, controls[n].value.trim()]).filter(([, value]) => value !== ""));
@@ -130,9 +146,23 @@ function language(link) {
   return new Part("language", field("Language", control, hint), valueOf(control));
 }
 
-function tags(link) {
-  const control = el("input", { name: "tags", value: (link?.tags ?? []).join(", "), autocomplete: "off" });
-  return new Part("tags", field("Tags", control, "Separated by commas."), valueOf(control, parts, []));
+/** What a team notes about a link. Visitors never see it. */
+function labels(link, folders) {
+  const text = (name, props = {}) => el("input", { name, value: link?.[name] ?? "", autocomplete: "off", ...props });
+  const title = text("title", { maxlength: 200 });
+  const folder = text("folder", { maxlength: 63, list: "folders" });
+  const id = text("external_id", { maxlength: 63 });
+  const note = el("textarea", { name: "note", maxlength: 2000, rows: 2 }, link?.note ?? "");
+  const tags = el("input", { name: "tags", value: (link?.tags ?? []).join(", "), autocomplete: "off" });
+  const list = el("datalist", { id: "folders" }, folders.map((value) => el("option", { value })));
+  const folded = el("div", {}, field("Folder", folder, "Such as a campaign. A new name creates a folder."), list);
+  return [
+    new Part("title", field("Title", title, "For your team. Visitors never see it."), valueOf(title)),
+    new Part("folder", folded, valueOf(folder)),
+    new Part("tags", field("Tags", tags, "Separated by commas."), valueOf(tags, parts, [])),
+    new Part("external_id", field("External ID", id, "The ID in another system."), valueOf(id)),
+    new Part("note", field("Note", note), valueOf(note)),
+  ];
 }
 
 /** An existing password is never shown. A checkbox removes it. */

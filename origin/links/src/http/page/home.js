@@ -3,7 +3,7 @@
 import { complaint, copier, el, empty, field, replace, select, state as badge, table, working } from "../../ui/dom.js";
 import { count, exactly, relative } from "../../ui/format.js";
 import { api } from "./api.js";
-import { changed, linkParts } from "./fields.js";
+import { changed, linkParts, offers } from "./fields.js";
 
 const PAGE = 25;
 
@@ -17,9 +17,9 @@ export async function home(desk) {
 
 async function maker() {
   const code = el("input", { name: "code", maxlength: 32, autocomplete: "off", spellcheck: "false" });
-  const { domains } = await api.domains();
+  const [{ domains }, offered] = await Promise.all([api.domains(), offers()]);
   const domain = select(domains.map(({ id, hosts }) => [id, `${hosts[0]} (${id})`]), domains[0]?.id, { name: "domain" });
-  const [target, ...others] = linkParts();
+  const [target, ...others] = linkParts(null, offered);
   const said = el("div", {});
   const button = el("button", { class: "primary", type: "submit" }, "Create link");
   const make = working(button, said, async () => {
@@ -60,13 +60,15 @@ async function links() {
   const shown = table("links", HEADS, []);
   const rows = shown.querySelector("tbody");
   const said = el("div", {});
-  const text = el("input", { type: "search", name: "q", autocomplete: "off", placeholder: "Code, address, tag" });
+  const text = el("input", { type: "search", name: "q", autocomplete: "off", placeholder: "Code, address, title, tag" });
   const tag = el("input", { type: "search", name: "tag", autocomplete: "off", placeholder: "Only this tag" });
+  const { folders } = await api.folders();
+  const folder = select([["", "All"], ...folders.map(({ name, links }) => [name, `${name} (${count(links)})`])], "", { name: "folder" });
   const sort = select([["created", "Newest first"], ["clicks", "Most clicked first"]], "created", { name: "sort" });
   const more = el("button", { type: "button", class: "quiet", id: "more", hidden: true }, "More");
   let after;
   const load = async (isFirst) => {
-    const query = { q: text.value.trim(), tag: tag.value.trim(), sort: sort.value };
+    const query = { q: text.value.trim(), tag: tag.value.trim(), folder: folder.value || undefined, sort: sort.value };
     const page = await api.list({ ...query, after: isFirst ? undefined : after, limit: PAGE });
     if (isFirst) {
       rows.replaceChildren();
@@ -79,7 +81,7 @@ async function links() {
   };
   const tell = (error) => replace(said, complaint(error));
   more.addEventListener("click", () => load(false).catch(tell));
-  for (const control of [text, tag, sort]) {
+  for (const control of [text, folder, tag, sort]) {
     control.addEventListener("change", () => load(true).catch(tell));
   }
   await load(true);
@@ -87,8 +89,11 @@ async function links() {
     "section",
     { class: "card", "aria-label": "All links" },
     el("div", { class: "row apart" },
-      el("div", { class: "row labelless" }, field("Search", text), field("Tag", tag), field("Order", sort)),
-      el("div", { class: "row" }, el("a", { class: "button", href: "#/links/import" }, "Import or export"))),
+      el("div", { class: "row labelless" }, field("Search", text), folders.length > 0 && field("Folder", folder), field("Tag", tag), field("Order", sort)),
+      el("div", { class: "row" },
+        el("a", { class: "button", href: "#/links/stats" }, "Statistics"),
+        el("a", { class: "button", href: "#/links/templates" }, "UTM templates"),
+        el("a", { class: "button", href: "#/links/import" }, "Import or export"))),
     shown,
     said,
     el("div", { class: "row" }, more),
@@ -114,7 +119,7 @@ export const state = (link) => badge(...(STATES[link.state] ?? [link.state]));
 function row(link) {
   const name = decodeURI(link.url.replace(/^https?:\/\//, ""));
   return [
-    el("span", { class: "row close" }, el("a", { href: place(link) }, name), copier(link.url)),
+    el("span", {}, el("span", { class: "row close" }, el("a", { href: place(link) }, link.title ?? name), copier(link.url)), link.title && el("span", { class: "cut hint" }, name)),
     el("span", {}, el("span", { class: "cut", title: link.target }, link.target.replace(/^https?:\/\//, "")), labels(link)),
     count(link.clicks),
     el("span", { class: "hint", title: exactly(link.created_at_ms) }, relative(link.created_at_ms)),
@@ -122,7 +127,9 @@ function row(link) {
   ];
 }
 
-/** A link's tags. */
+/** A link's folder and tags: each leads to its statistics. */
 export function labels(link) {
-  return link.tags?.length ? el("ul", { class: "tags" }, link.tags.map((tag) => el("li", {}, tag))) : null;
+  const of = (kind, name) => el("li", {}, el("a", { href: `#/links/stats?${new URLSearchParams({ [kind]: name })}` }, kind === "folder" ? `${name}/` : name));
+  const all = [...(link.folder ? [of("folder", link.folder)] : []), ...(link.tags ?? []).map((tag) => of("tag", tag))];
+  return all.length > 0 ? el("ul", { class: "tags" }, all) : null;
 }

@@ -8,7 +8,7 @@ import { crosstabFilter } from "./crosstab.js";
 import { isZone, midnight, names, word } from "./format.js";
 
 /** The ranges: days up to today, and the unit of the chart. Whole days, because the origin stores breakdowns by day. */
-const RANGES = {
+export const RANGES = {
   "1d": { text: "Today", days: 1, by: "hour" },
   "2d": { text: "Since yesterday", days: 2, by: "hour" },
   "7d": { text: "Last 7 days", days: 7, by: "day" },
@@ -29,7 +29,11 @@ const PARTS = {
 /** The origin stores combinations for this number of days. */
 const CROSSTAB_DAYS = 31;
 
-function query(chosen, tz) {
+/** The members of the API for a range in a time zone. */
+export function range(chosen, tz) {
+  if (!isZone(tz)) {
+    throw new Error("Unknown time zone. Example: Europe/Berlin.");
+  }
   const { days, by } = RANGES[chosen];
   // Noon to noon is always the next day, also across clock changes.
   const noon = midnight(tz, Date.now()) + DAY_MS / 2;
@@ -37,7 +41,7 @@ function query(chosen, tz) {
 }
 
 /** The control for the time zone, with all zones of the browser. */
-function zones() {
+export function zones() {
   const all = Intl.supportedValuesOf?.("timeZone") ?? [];
   const names = [...new Set([HERE, "UTC", ...all])];
   const list = el("datalist", { id: "zones" }, names.map((value) => el("option", { value })));
@@ -46,10 +50,10 @@ function zones() {
 }
 
 export function statsCard(link) {
-  const range = select(Object.entries(RANGES).map(([key, { text }]) => [key, text]), "7d", { name: "range" });
+  const chosen = select(Object.entries(RANGES).map(([key, { text }]) => [key, text]), "7d", { name: "range" });
   const zone = zones();
   const body = el("div", { id: "stats", "aria-busy": "true" });
-  const wantedRange = () => query(range.value, zone.control.value);
+  const wantedRange = () => range(chosen.value, zone.control.value);
   let turn = 0;
   const load = async () => {
     turn += 1;
@@ -58,12 +62,9 @@ export function statsCard(link) {
     const show = (...children) => mine === turn && replace(body, ...children);
     body.setAttribute("aria-busy", "true");
     try {
-      if (!isZone(zone.control.value)) {
-        throw new Error("Unknown time zone. Example: Europe/Berlin.");
-      }
       const wanted = wantedRange();
       const [stats, orders] = await Promise.all([api.stats(link, wanted), link.conversion ? api.conversions(link, wanted) : null]);
-      const filter = RANGES[range.value].days <= CROSSTAB_DAYS && crosstabFilter(link, wantedRange);
+      const filter = RANGES[chosen.value].days <= CROSSTAB_DAYS && crosstabFilter(link, wantedRange);
       const times = names(wanted.by, wanted.tz);
       show(tiles(stats), orders && sold(orders), timeline(stats.series, wanted.by, times), filter && filter.element, parts(stats, filter && filter.choose));
     } catch (error) {
@@ -78,7 +79,7 @@ export function statsCard(link) {
       replace(body, complaint(error));
     }
   };
-  range.addEventListener("change", load);
+  chosen.addEventListener("change", load);
   zone.control.addEventListener("change", load);
   load();
   return el(
@@ -91,7 +92,7 @@ export function statsCard(link) {
       el(
         "div",
         { class: "row" },
-        el("div", { class: "labelless" }, field("Range", range)),
+        el("div", { class: "labelless" }, field("Range", chosen)),
         el("div", { class: "labelless" }, field("Time zone", zone.control), zone.list),
         el("button", { type: "button", id: "reload", onclick: load }, "Refresh"),
         el("button", { type: "button", onclick: download }, "CSV"),
@@ -101,7 +102,7 @@ export function statsCard(link) {
   );
 }
 
-function tiles(stats) {
+export function tiles(stats) {
   const one = (name, value) => tile(name, count(value), { id: `total-${name.toLowerCase()}` });
   return el("dl", { class: "tiles" }, one("Clicks", stats.clicks), one("Visitors", stats.visitors), one("Addresses", stats.addresses));
 }
