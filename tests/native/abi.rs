@@ -59,7 +59,10 @@ fn every_required_envoy_hook_is_exported() -> Result<()> {
         let program = std::fs::read(&envoy).context("no Envoy")?;
         let mut hooks = texts(&program, "envoy_dynamic_module_on_http_filter_");
         assert!(hooks.len() > 20, "{}: {hooks:?}", envoy.display());
-        hooks.extend(texts(&program, "envoy_dynamic_module_on_bootstrap_extension_"));
+        hooks.extend(texts(
+            &program,
+            "envoy_dynamic_module_on_bootstrap_extension_",
+        ));
         for hook in hooks.iter().filter(|hook| !hook.contains(' ')) {
             let is_known = EXPORTS.contains(&hook.as_str()) || OPTIONAL.contains(&hook.as_str());
             assert!(is_known, "{} demands {hook}", envoy.display());

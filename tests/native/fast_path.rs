@@ -718,8 +718,7 @@ async fn connection_of_the_fast_path_is_closed_in_a_drain() -> Result<()> {
     loop {
         let answer = exchange(&mut stream, &sold_out).await?;
         ensure!(answer.status == 409, "{answer:?}");
-        let is_close =
-            |(name, value): &(String, String)| name == "connection" && value == "close";
+        let is_close = |(name, value): &(String, String)| name == "connection" && value == "close";
         if answer.headers.iter().any(is_close) {
             return Ok(());
         }

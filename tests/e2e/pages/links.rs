@@ -622,9 +622,7 @@ async fn import_of_another_shortener_shows_its_progress() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn folder_statistics_are_shown_and_shared_without_a_key() -> Result<()> {
     let desk = ConsoleFixture::with_links().await?;
-    let link = |code: &str, folder: &str| {
-        json!({ "target": "https://shop.example/", "code": code, "title": HOSTILE, "folder": folder })
-    };
+    let link = |code: &str, folder: &str| json!({ "target": "https://shop.example/", "code": code, "title": HOSTILE, "folder": folder });
     desk.make(&link("spring", "Spring")).await?;
     desk.make(&link("winter", "Winter")).await?;
     desk.click("s/spring", 60).await?;
@@ -643,7 +641,9 @@ async fn folder_statistics_are_shown_and_shared_without_a_key() -> Result<()> {
     browser.wait_for_text(".breakdowns", "Phone").await?;
     desk.looks_right("link-statistics").await?;
 
-    browser.type_into("[name=report-title]", "For the agency").await?;
+    browser
+        .type_into("[name=report-title]", "For the agency")
+        .await?;
     browser.click("#share-form button[type=submit]").await?;
     let path = browser.text("#report-path").await?;
     browser.wait_for_text("#reports", "For the agency").await?;
@@ -656,7 +656,9 @@ async fn folder_statistics_are_shown_and_shared_without_a_key() -> Result<()> {
     browser.open(&stats).await?;
     browser.click("#reports [data-report]").await?;
     browser.click("#ask-yes").await?;
-    browser.wait_for_text("#no-reports", "No shared reports").await?;
+    browser
+        .wait_for_text("#no-reports", "No shared reports")
+        .await?;
     browser.open(&report).await?;
     ensure!(browser.page_text().await?.contains("unknown_report"));
     Ok(())
@@ -669,16 +671,25 @@ async fn utm_template_fills_the_form_of_a_new_link() -> Result<()> {
     let browser = &desk.browser;
     let templates = format!("{}/ui#/links/templates", desk.origin.admin_url());
     browser.open(&templates).await?;
-    browser.type_into("#template [name=name]", "Newsletter").await?;
+    browser
+        .type_into("#template [name=name]", "Newsletter")
+        .await?;
     browser.type_into("#template [name=source]", "mail").await?;
     browser.click("#template button[type=submit]").await?;
     browser.wait_for_text("#templates", "Newsletter").await?;
     desk.looks_right("utm-templates").await?;
     browser.open(&desk.page()).await?;
-    browser.type_into("#make [name=target]", "https://shop.example/").await?;
+    browser
+        .type_into("#make [name=target]", "https://shop.example/")
+        .await?;
     browser.click("#make summary").await?;
-    browser.click("[name=utm-template] option[value=Newsletter]").await?;
+    browser
+        .click("[name=utm-template] option[value=Newsletter]")
+        .await?;
     browser.click("#make button[type=submit]").await?;
-    assert_eq!(browser.text("#target").await?, "https://shop.example/?utm_source=mail");
+    assert_eq!(
+        browser.text("#target").await?,
+        "https://shop.example/?utm_source=mail"
+    );
     Ok(())
 }

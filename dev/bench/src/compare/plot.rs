@@ -46,6 +46,7 @@ const SYSTEMS: [Colour; System::ALL.len()] = [
     (RGBColor(0xa6, 0x1e, 0x4d), "#ffa8a8"),
     (RGBColor(0x5f, 0x3d, 0xc4), "#b197fc"),
     (RGBColor(0x08, 0x7f, 0x5b), "#63e6be"),
+    (RGBColor(0x5c, 0x94, 0x0d), "#c0eb75"),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

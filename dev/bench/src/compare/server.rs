@@ -87,10 +87,7 @@ impl BenchEnv<'_> {
         let dir = self.dir.join(format!("{system:?}"));
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         match system {
-            System::NginxLua
-            | System::NginxFair
-            | System::NginxLimit
-            | System::NginxReturn => {
+            System::NginxLua | System::NginxFair | System::NginxLimit | System::NginxReturn => {
                 self.nginx(system, kind, &dir).await
             }
             System::EnvoyWebdis => self.webdis(kind, &dir).await,
