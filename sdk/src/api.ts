@@ -238,7 +238,7 @@ export interface paths {
         };
         /**
          * List the user's own orders
-         * @description Orders of all sales, newest first, including those of archived sales.
+         * @description Orders of all sales, newest first, including archived sales.
          */
         get: operations["listMyOrders"];
         put?: never;

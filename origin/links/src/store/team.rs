@@ -63,7 +63,7 @@ pub struct TeamItem {
 pub struct TeamStore<'a>(pub(super) &'a LinkStore);
 
 impl TeamStore<'_> {
-    /// Stores an item or replaces it. Returns false if the owner has [`ITEMS_MAX`] others.
+    /// Stores an item or replaces it. Returns false if the owner has `ITEMS_MAX` others.
     pub async fn put(self, kind: TeamKind, item: &TeamItem) -> Result<bool, SqlError> {
         let owner = item.owner.as_str();
         let once = || async {
