@@ -50,7 +50,7 @@ async fn every_admin_page_file_is_served_without_html_sinks() {
     let world = World::new().await;
     for (page, folder, count) in [
         ("/ui", "app/src/console/page", 25),
-        ("/links/ui", "links/src/http/page", 11),
+        ("/links/ui", "links/src/http/page", 14),
         ("/events/page", "events/src/http/page", 4),
         ("/fitment/ui", "fitment/src/http/page", 1),
     ] {

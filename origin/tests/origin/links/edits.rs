@@ -318,11 +318,13 @@ async fn patch_of_one_field_of_a_link_changes_no_other() {
         "rules": [{ "platforms": ["android"], "target": "https://example.com/2" }],
         "ended_target": "https://example.com/3", "preview": { "title": "T", "text": "t" },
         "conversion": true, "tags": ["x", "y"],
+        "title": "A", "note": "b", "folder": "c", "external_id": "d",
     });
     let others = json!({
         "target": "https://example.com/9", "language": null, "status": 307, "pass_query": false,
         "life_ms": 0, "max_clicks": null, "expires_at_ms": later_ms + 1, "apps": [], "rules": [],
         "ended_target": null, "preview": null, "conversion": false, "tags": ["z"],
+        "title": null, "note": "e", "folder": null, "external_id": "f",
     });
     let request: LinkRequest = serde_json::from_value(fields.clone()).unwrap();
     // Only requests call the end `expires_at_ms`.
