@@ -433,7 +433,7 @@ async fn add_total(tx: &mut Tx, link: &LinkId, clicks: u64) -> Result<(), Error>
 pub struct ClickGroup<'a> {
     /// The label's [key](crate::model::labels::LabelFilter::key).
     pub key: &'a str,
-    /// One to [`MANY`] domains.
+    /// One to [`MANY`](weir_origin_core::sql::MANY) domains.
     pub domains: &'a [&'a str],
 }
 
