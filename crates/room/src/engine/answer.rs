@@ -27,6 +27,8 @@ pub(crate) struct QueueAnswer {
     /// The position in the queue; 1 is next.
     pub(crate) position: Option<u64>,
     pub(crate) wait_ms: Option<u64>,
+    /// Whether the visitor waits in a queue that does not move.
+    pub(crate) is_paused: bool,
     /// Time until the next position request, in milliseconds.
     pub(crate) poll_ms: u64,
     /// When the room opens, in milliseconds since the Unix epoch; 0: no opening.
@@ -135,13 +137,18 @@ pub(crate) fn queue_reply(
 
 fn text(room: &CheckedRoom, queue: &QueueAnswer) -> Text {
     let language = queue.language;
-    let (title, message) = room.texts.for_outcome(queue.outcome, language);
+    let (title, message) = room
+        .texts
+        .for_outcome(queue.outcome, queue.is_paused, language);
     let position = queue.position.map(|position| grouped(position, language));
     Text {
         title: title.into(),
         message: message.into(),
         position: position.unwrap_or_default(),
-        wait: room.texts.wait(queue.wait_ms, language),
+        wait: match queue.is_paused {
+            true => room.texts.paused(language),
+            false => room.texts.wait(queue.wait_ms, language),
+        },
     }
 }
 
@@ -165,7 +172,9 @@ fn html(room: &CheckedRoom, queue: &QueueAnswer, refresh_s: &str) -> String {
 }
 
 fn json<'a>(room: &'a CheckedRoom, queue: &'a QueueAnswer, form: Form, status: u16) -> Json<'a> {
-    let (_, message) = room.texts.for_outcome(queue.outcome, queue.language);
+    let (_, message) = room
+        .texts
+        .for_outcome(queue.outcome, queue.is_paused, queue.language);
     let is_problem = form == Form::Json;
     let error = is_problem.then(|| format!("room_{}", queue.outcome.state()));
     Json {

@@ -323,7 +323,8 @@ impl<D: SharedData> Room<D> {
         let is_waiting = outcome == Outcome::Waiting && ahead > 0;
         let setting = self.setting();
         // The pace of the last minute says nothing about a queue that does not move.
-        let wait_ms = match is_waiting && setting.mode.calls() {
+        let is_paused = outcome == Outcome::Waiting && !setting.mode.calls();
+        let wait_ms = match is_waiting && !is_paused {
             true => self.pace.wait_ms(ahead, setting.per_minute),
             false => None,
         };
@@ -336,6 +337,7 @@ impl<D: SharedData> Room<D> {
             language,
             position: is_waiting.then_some(ahead),
             wait_ms,
+            is_paused,
             poll_ms: self.poll_ms(outcome, wait_ms, opens_at_ms.saturating_sub(now_ms)),
             opens_at_ms,
             pass: None,

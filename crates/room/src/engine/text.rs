@@ -41,6 +41,10 @@ pub struct Texts {
     pub closed_title: Option<String>,
     /// Message when the room is closed.
     pub closed_message: Option<String>,
+    /// Title for waiting visitors while the queue does not move.
+    pub paused_title: Option<String>,
+    /// Message for waiting visitors while the queue does not move.
+    pub paused_message: Option<String>,
     /// Label of the position.
     pub position_label: Option<String>,
     /// Label of the expected wait.
@@ -51,6 +55,8 @@ pub struct Texts {
     pub wait_minutes: Option<String>,
     /// Wait of `{n}` hours.
     pub wait_hours: Option<String>,
+    /// Wait while the queue does not move.
+    pub wait_paused: Option<String>,
     /// Unknown wait.
     pub wait_unknown: Option<String>,
     /// Note on automatic refresh and cookies.
@@ -68,9 +74,18 @@ impl Texts {
         *self == Self::default()
     }
 
-    /// The title and the message for an outcome.
-    pub(crate) fn for_outcome(&self, outcome: Outcome, language: Language) -> (&str, &str) {
+    /// The title and the message for an outcome. `is_paused`: the visitor waits in a queue that does not move.
+    pub(crate) fn for_outcome(
+        &self,
+        outcome: Outcome,
+        is_paused: bool,
+        language: Language,
+    ) -> (&str, &str) {
         let [(title, default_title), (message, default_message)] = match outcome {
+            _ if is_paused => [
+                (&self.paused_title, weir_text::ROOM_PAUSED_TITLE),
+                (&self.paused_message, weir_text::ROOM_PAUSED_MESSAGE),
+            ],
             Outcome::Waiting => [
                 (&self.waiting_title, weir_text::ROOM_WAITING_TITLE),
                 (&self.waiting_message, weir_text::ROOM_WAITING_MESSAGE),
@@ -119,6 +134,11 @@ impl Texts {
             (&self.footer, weir_text::ROOM_FOOTER),
         ]
         .map(|(own, default)| or_default(own, default, language))
+    }
+
+    /// The wait in a queue that does not move.
+    pub(crate) fn paused(&self, language: Language) -> String {
+        or_default(&self.wait_paused, weir_text::ROOM_WAIT_PAUSED, language).into()
     }
 
     /// An expected wait, rounded up so that it promises no earlier entry.
@@ -181,7 +201,7 @@ mod tests {
         };
         assert!(!texts.is_default() && Texts::default().is_default());
         for language in Language::ALL {
-            let (title, message) = texts.for_outcome(Outcome::Waiting, language);
+            let (title, message) = texts.for_outcome(Outcome::Waiting, false, language);
             assert_eq!(title, "Shoes soon");
             assert_eq!(message, weir_text::ROOM_WAITING_MESSAGE.get(language));
             assert_eq!(texts.wait(Some(240_001), language), "5 min");
