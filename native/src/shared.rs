@@ -101,6 +101,14 @@ impl Host for ProcessHost {
         format!("{}.{count}.{}", std::process::id(), now_ns())
     }
 
+    /// The host name: a module cannot read the id of the Envoy node.
+    fn gateway_name(&self) -> String {
+        let name = self.variable("HOSTNAME");
+        let name = name.or_else(|| std::fs::read("/proc/sys/kernel/hostname").ok());
+        let name = name.map(|name| String::from_utf8_lossy(&name).trim().to_owned());
+        name.unwrap_or_default()
+    }
+
     /// Random: the standard library seeds its hashers from the system.
     fn unguessable(&self) -> u64 {
         RandomState::new().hash_one(now_ns())

@@ -28,6 +28,43 @@ async fn two_gateways_with_two_workers_each_sell_the_stock_once() -> Result<()> 
     Ok(())
 }
 
+/// The gates of both gateways, which have no node id, report their routes.
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_report_what_they_run() -> Result<()> {
+    let mut stack = faulty("reported").start().await?;
+    let second = stack.start_gateway(GatewayOptions::default()).await?;
+    stack.open_sale("reported", STOCK, 1).await?;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        // Gates report from their first request on.
+        http::get(&format!("{second}/sales/reported")).await?;
+        let answer = stack.admin(http::Method::GET, "/gateways", "", 200).await?;
+        let gateways = answer["gateways"].as_array().context("no list")?;
+        let gates = gateways
+            .iter()
+            .filter_map(|gateway| gateway["filters"].as_array());
+        let gates: Vec<_> = gates
+            .flatten()
+            .filter(|one| one["filter"] == "seckill-gate")
+            .collect();
+        if gates.len() == 2 {
+            let orders = gates.iter().map(|gate| &gate["items"][0]["name"]);
+            assert!(
+                orders
+                    .clone()
+                    .all(|name| name == "POST /sales/{sale}/orders"),
+                "{answer}"
+            );
+            assert_eq!(answer["differences"], serde_json::json!([]));
+            break;
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "only {answer}");
+        sleep(Duration::from_millis(500)).await;
+    }
+    stack.check_children()?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sale_is_exact_after_one_of_two_gateways_restarts() -> Result<()> {
     let mut stack = faulty("one").start().await?;

@@ -24,6 +24,7 @@
 //! - [`config`], [`keys`]: reads configurations and signing keys; errors contain the path of the field.
 //! - [`early`]: decisions before a host's HTTP stack.
 //! - [`edges`]: requests forwarded by edges.
+//! - [`gateway_report`]: what an engine runs, for operators.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ pub mod early;
 pub mod edges;
 pub mod effect;
 pub mod event;
+pub mod gateway_report;
 pub mod headers;
 pub mod held;
 pub mod keys;
@@ -55,6 +57,7 @@ pub use answer::Answer;
 pub use early::EarlyDecision;
 pub use effect::{BatchId, Effect, Effects, Fetch, FetchId, Level, RedisId};
 pub use event::{Event, Request, StreamEnd, StreamId};
+pub use gateway_report::{Description, ItemKind, ReportedItem, Reporting};
 pub use headers::Headers;
 pub use metrics::Metrics;
 
@@ -78,4 +81,14 @@ pub trait Engine {
 
     /// Its metrics.
     fn metrics(&mut self) -> &mut Metrics;
+
+    /// What it runs, for operators; `None` without a Redis that could hold it. Called on ticks only.
+    fn describe(&self) -> Option<Description> {
+        None
+    }
+
+    /// Changes with what it runs.
+    fn revision(&self) -> u64 {
+        0
+    }
 }

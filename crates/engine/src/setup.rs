@@ -26,6 +26,11 @@ pub trait Host {
     /// An unpredictable number: at least the clock in nanoseconds.
     fn unguessable(&self) -> u64;
 
+    /// The gateway's name for operators; empty if it has none.
+    fn gateway_name(&self) -> String {
+        String::new()
+    }
+
     /// Whether its requests provide their [route names](crate::Request::route_name).
     fn tells_routes(&self) -> bool {
         false

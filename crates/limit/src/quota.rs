@@ -1,5 +1,7 @@
 //! Quotas and algorithms.
 
+use core::fmt;
+
 use serde::Deserialize;
 
 /// The highest rate, in requests per period.
@@ -61,6 +63,23 @@ pub enum QuotaError {
     /// Each number is valid, but their product is too large.
     #[error("burst times per, in milliseconds, must be at most 2^52")]
     Ticks,
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, per_ms) = (self.rate, self.per_ms);
+        if self.algorithm == Algorithm::Concurrency {
+            return write!(f, "{rate} at once");
+        }
+        match per_ms % 1_000 {
+            0 => write!(f, "{rate} per {} s", per_ms / 1_000)?,
+            _ => write!(f, "{rate} per {per_ms} ms")?,
+        }
+        match self.burst == rate {
+            true => Ok(()),
+            false => write!(f, ", burst {}", self.burst),
+        }
+    }
 }
 
 impl Quota {

@@ -9,12 +9,13 @@ use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;
 use weir_base::FieldError;
 use weir_base::hash::stable_hash;
-use weir_engine::Engine;
 use weir_engine::setup::{ConfiguredEngine, started};
+use weir_engine::{Engine, Reporting};
 
 use crate::filter::Filter;
 use crate::host::{NO_CONFIGURATION, configuration};
 use crate::logged_once;
+use crate::shared::ProxyHost;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
@@ -22,7 +23,7 @@ use crate::worker::Worker;
 pub struct Root<F: Filter> {
     id: u32,
     /// Set after a valid configuration.
-    worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
+    worker: Option<Rc<RefCell<Worker<Reporting<F::Engine>>>>>,
     /// The current tick interval: none before the first stream.
     tick: Option<Duration>,
     /// Whether there has been a stream: a VM ticks only once it serves. The VM of Envoy's main thread has no streams
@@ -42,7 +43,7 @@ impl<F: Filter> Root<F> {
     }
 
     /// Runs `act` on the worker. The effective context may change until the callback's end.
-    fn with_worker(&mut self, act: impl FnOnce(&mut Worker<F::Engine>)) {
+    fn with_worker(&mut self, act: impl FnOnce(&mut Worker<Reporting<F::Engine>>)) {
         if let Some(worker) = &self.worker {
             act(&mut worker.borrow_mut());
             self.adjust_tick();
@@ -71,11 +72,12 @@ impl<F: Filter> Root<F> {
         }
     }
 
-    fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
+    fn configure(&self) -> Result<Worker<Reporting<F::Engine>>, FieldError> {
         let json = configuration()?;
         let configured = F::configure(&json)?;
         log_start::<F>(&json, &configured);
-        Worker::new(configured, self.id)
+        let reporting = Reporting::wrap(configured, &json, &ProxyHost);
+        Worker::new(reporting, self.id)
     }
 }
 

@@ -49,6 +49,12 @@ impl Host for ProxyHost {
         now_ns()
     }
 
+    /// The id of the Envoy node.
+    fn gateway_name(&self) -> String {
+        let id = hostcalls::get_property(vec!["node", "id"]).ok().flatten();
+        id.map_or_else(String::new, |id| String::from_utf8_lossy(&id).into_owned())
+    }
+
     fn tells_routes(&self) -> bool {
         true
     }

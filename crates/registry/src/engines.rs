@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use weir_base::FieldError;
 use weir_engine::config::{Environment, RedisConfig, parse};
 use weir_engine::setup::{ConfiguredEngine, Host};
-use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request};
+use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Reporting, Request};
 
 use crate::{EVENTS, FITMENT, Filter, GATE, LIMITER, LINKS, ROOM};
 
@@ -141,7 +141,7 @@ impl EngineRegistration for weir_sale::engine::Config {
     }
 
     fn make<H: AnyHost>(json: &[u8], host: &H, _: bool) -> Result<AnyConfigured, FieldError> {
-        weir_sale::engine::configure(json, host).map(any)
+        weir_sale::engine::configure(json, host).map(|engine| any(engine, json, host))
     }
 }
 
@@ -161,7 +161,8 @@ impl EngineRegistration for weir_limit::engine::config::Config {
         host: &H,
         sees_responses: bool,
     ) -> Result<AnyConfigured, FieldError> {
-        weir_limit::engine::configure(json, host, sees_responses).map(any)
+        weir_limit::engine::configure(json, host, sees_responses)
+            .map(|engine| any(engine, json, host))
     }
 
     fn later_metrics() -> Metrics {
@@ -181,7 +182,7 @@ impl EngineRegistration for weir_link::engine::config::Config {
     }
 
     fn make<H: AnyHost>(json: &[u8], host: &H, _: bool) -> Result<AnyConfigured, FieldError> {
-        weir_link::engine::configure(json, host).map(any)
+        weir_link::engine::configure(json, host).map(|engine| any(engine, json, host))
     }
 }
 
@@ -197,7 +198,7 @@ impl EngineRegistration for weir_event::engine::config::Config {
     }
 
     fn make<H: AnyHost>(json: &[u8], host: &H, _: bool) -> Result<AnyConfigured, FieldError> {
-        weir_event::engine::configure(json, host).map(any)
+        weir_event::engine::configure(json, host).map(|engine| any(engine, json, host))
     }
 
     /// Includes the limiter's metrics.
@@ -219,8 +220,8 @@ impl EngineRegistration for weir_fitment::engine::config::Config {
         each([&self.redis]).into_iter().chain(further).collect()
     }
 
-    fn make<H: AnyHost>(json: &[u8], _: &H, _: bool) -> Result<AnyConfigured, FieldError> {
-        weir_fitment::engine::configure(json).map(any)
+    fn make<H: AnyHost>(json: &[u8], host: &H, _: bool) -> Result<AnyConfigured, FieldError> {
+        weir_fitment::engine::configure(json).map(|engine| any(engine, json, host))
     }
 }
 
@@ -236,7 +237,7 @@ impl EngineRegistration for weir_room::engine::config::Config {
     }
 
     fn make<H: AnyHost>(json: &[u8], host: &H, _: bool) -> Result<AnyConfigured, FieldError> {
-        weir_room::engine::configure(json, host).map(any)
+        weir_room::engine::configure(json, host).map(|engine| any(engine, json, host))
     }
 }
 
@@ -290,7 +291,12 @@ fn read_as<C: EngineRegistration>(
     Ok(Box::new(config))
 }
 
-fn any<E: Engine + Send + 'static>(configured: ConfiguredEngine<E>) -> AnyConfigured {
+fn any<E: Engine + Send + 'static>(
+    configured: ConfiguredEngine<E>,
+    json: &[u8],
+    host: &impl Host,
+) -> AnyConfigured {
+    let configured = Reporting::wrap(configured, json, host);
     ConfiguredEngine {
         engine: Box::new(configured.engine),
         redis_clusters: configured.redis_clusters,

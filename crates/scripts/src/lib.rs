@@ -8,6 +8,7 @@
 //! - [`scripts!`]: a table of small scripts: script, call and parser of each.
 //! - [`keys`]: the key prefix, and the keys that belong to no domain.
 //! - [`permissions`]: the commands that users in Redis' access control lists need.
+//! - [`gateway_report`]: what the engines of gateways run.
 //! - [`tally`]: decision counts of gateways, by the minute.
 //! - [`write_check`]: whether Redis accepts writes.
 
@@ -19,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod call;
+pub mod gateway_report;
 pub mod keys;
 pub mod permissions;
 pub mod refusal;

@@ -9,6 +9,7 @@
 
 mod challenges;
 mod fitment;
+mod gateway_report;
 mod history;
 mod limit;
 mod link_uniques;

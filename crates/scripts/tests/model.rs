@@ -21,7 +21,7 @@ use weir_sale::redis::{
     recount, release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::shard::bucket;
-use weir_scripts::{Call, Script, tally};
+use weir_scripts::{Call, Script, gateway_report, tally};
 
 const TTL_MS: u64 = 500;
 
@@ -33,7 +33,7 @@ const DOMAINS: [(&str, &[&Script]); 7] = [
     ("link", weir_link::redis::SCRIPTS),
     ("room", weir_room::redis::SCRIPTS),
     ("sale", weir_sale::redis::SCRIPTS),
-    ("scripts", &[&tally::SCRIPT]),
+    ("scripts", &[&gateway_report::SCRIPT, &tally::SCRIPT]),
 ];
 
 /// One shard, in Redis and in the model.

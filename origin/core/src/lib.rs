@@ -9,6 +9,7 @@
 //! | [`outbox`] | changes, stored in SQL and sent in order |
 //! | [`access`] | keys, sessions and scopes of the admin routes, and the audit trail |
 //! | [`tenants`] | tenants of the origin and their limits |
+//! | [`gateways`] | what gateways report about themselves, and how they differ |
 //! | [`metrics`], [`traces`] | Prometheus metrics, OpenTelemetry spans |
 //! | [`clock`], [`disk`], [`failure`], [`secret`], [`json_schema`], [`unavailable`] | smaller parts |
 
@@ -20,6 +21,7 @@ pub mod background;
 pub mod clock;
 pub mod disk;
 pub mod failure;
+pub mod gateways;
 pub mod http;
 pub mod json_schema;
 pub mod metrics;

@@ -13,6 +13,8 @@ use weir_scripts::tally::KEPT_S;
 use super::refusals::Refusals;
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::api::{Api, RouteRules};
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::gateways::{self, Difference, Gateway};
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
 use weir_origin_core::http::{Problem, ReadQuery};
 use weir_origin_core::redis::{CallError, Redis};
@@ -29,6 +31,16 @@ struct LimitsView {
     /// Why it is invalid; null: it is valid.
     #[schema(required)]
     unreadable: Option<String>,
+}
+
+/// Gateways, and how they differ.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Gateways)]
+struct GatewayList {
+    /// The gateways that have reported in the last two minutes, by name.
+    gateways: Vec<Gateway>,
+    /// Different versions, rules, rooms, routes or configurations, at most 100.
+    differences: Vec<Difference>,
 }
 
 /// Selects refusals.
@@ -52,6 +64,7 @@ pub fn admin() -> Api<Redis> {
     Api::admin(Area::Limits)
         .route(routes!(show), rules)
         .route(routes!(refusals), rules)
+        .route(routes!(list_gateways), rules)
 }
 
 /// Get refusals of the last minutes by rule, and the top-k refused keys
@@ -76,6 +89,23 @@ async fn refusals(
     }
     let read = Refusals::read(&redis, minutes).await.map_err(no_redis)?;
     Ok(Json(read))
+}
+
+/// List gateways with their versions, rules, rooms and routes, and what differs between them
+///
+/// A gateway reports every 45 seconds from its first request on, once per filter that uses Redis.
+#[utoipa::path(
+    get,
+    path = "/gateways",
+    operation_id = "listGateways",
+    responses((status = 200, description = "The gateways", body = GatewayList))
+)]
+async fn list_gateways(State(redis): State<Redis>) -> Result<Json<GatewayList>, Problem> {
+    let reports = gateways::read(&redis, now_ms()).await.map_err(no_redis)?;
+    Ok(Json(GatewayList {
+        differences: gateways::differences(&reports),
+        gateways: gateways::gateways(reports),
+    }))
 }
 
 /// Get the rate limit rules in Redis, as written
@@ -107,6 +137,6 @@ async fn show(State(redis): State<Redis>) -> Result<Json<LimitsView>, Problem> {
 }
 
 fn no_redis(error: CallError) -> Problem {
-    warn!(%error, "cannot read rate limit reports from Redis");
+    warn!(%error, "cannot read reports of gateways from Redis");
     Problem::redis()
 }

@@ -1,5 +1,7 @@
 //! Admin routes of waiting rooms.
 
+use std::collections::BTreeMap;
+
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -10,7 +12,7 @@ use utoipa_axum::routes;
 use weir_room::redis::room_look::RoomReading;
 use weir_room::setting::{ACTIVE_MAX, PER_MINUTE_MAX};
 use weir_room::state::wait_percentile;
-use weir_room::{NUMBER_MAX, RoomName, Setting};
+use weir_room::{Mode, NUMBER_MAX, RoomName, Setting};
 
 use super::Rooms;
 use super::model::RoomFields;
@@ -20,6 +22,7 @@ use weir_origin_core::access::tenancy::{ResourceKind, UNKNOWN_ROOM};
 use weir_origin_core::access::{AuditDetail, Caller, TENANT_LIMIT, over_limit};
 use weir_origin_core::api::{Api, RouteRules};
 use weir_origin_core::clock::now_ms;
+use weir_origin_core::gateways::{self, Item, Report};
 use weir_origin_core::http::refusal::REDIS_UNAVAILABLE;
 use weir_origin_core::http::{Problem, Refusal, TypedBody, ValidationError};
 use weir_origin_core::redis::CallError;
@@ -43,6 +46,19 @@ struct RoomView {
     /// null: no gateway has reported this room since Redis started.
     #[schema(required)]
     queue: Option<QueueView>,
+    /// The setting in the gateways' configuration; null: no gateway has reported it in the last two minutes.
+    #[schema(required)]
+    configured: Option<ConfiguredView>,
+}
+
+/// Setting in the configuration of gateways.
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(as = ConfiguredRoom)]
+struct ConfiguredView {
+    /// Number of gateways with this room.
+    gateways: usize,
+    #[serde(flatten)]
+    fields: RoomFields,
 }
 
 /// Setting of a waiting room.
@@ -157,7 +173,7 @@ pub fn admin() -> Api<Rooms> {
         )
 }
 
-/// List all waiting rooms with settings
+/// List all waiting rooms with settings, and those that gateways report
 #[utoipa::path(
     get,
     path = "/rooms",
@@ -165,10 +181,25 @@ pub fn admin() -> Api<Rooms> {
     responses((status = 200, description = "The waiting rooms", body = RoomList))
 )]
 async fn list(State(rooms): State<Rooms>, caller: Caller) -> Result<Json<RoomList>, Problem> {
+    let reports = rooms.reports().await.map_err(no_redis)?;
+    let reported = configured(&reports);
+    let own = |name: &&RoomName| {
+        caller
+            .tenant()
+            .is_none_or(|tenant| tenant.name.owns(name.as_str()))
+    };
+    let names = reported.keys().filter(own).cloned();
+    let mut all: BTreeMap<_, _> = names.map(|name| (name, None)).collect();
+    let settings = rooms.store().all(&caller.names()).await?;
+    all.extend(
+        settings
+            .into_iter()
+            .map(|(name, setting)| (name, Some(setting))),
+    );
     let mut views = Vec::new();
-    for (room, setting) in rooms.store().all(&caller.names()).await? {
+    for (room, setting) in all {
         let look = rooms.look(&room).await.map_err(no_redis)?;
-        views.push(rooms.view(&room, Some(setting), look));
+        views.push(rooms.view(&room, setting, look, &reported));
     }
     Ok(Json(RoomList { rooms: views }))
 }
@@ -188,11 +219,13 @@ async fn one(
     let room = name(&room)?;
     let setting = rooms.store().setting(&room).await?;
     let look = rooms.look(&room).await.map_err(no_redis)?;
-    if setting.is_none() && look.is_none() {
+    let reports = rooms.reports().await.map_err(no_redis)?;
+    let reported = configured(&reports);
+    if setting.is_none() && look.is_none() && !reported.contains_key(&room) {
         let detail = "the room has no settings, and no gateway has it";
         return Err(UNKNOWN_ROOM.because(detail));
     }
-    Ok(Json(rooms.view(&room, setting, look)))
+    Ok(Json(rooms.view(&room, setting, look, &reported)))
 }
 
 /// Open, pause, drain, close or bypass a waiting room
@@ -222,7 +255,8 @@ async fn set(
         warn!(%error, room = room.as_str(), "cannot write a room setting to Redis; retrying");
     }
     let look = rooms.look(&room).await.ok().flatten();
-    let view = rooms.view(&room, Some(setting), look);
+    let reports = rooms.reports().await.unwrap_or_default();
+    let view = rooms.view(&room, Some(setting), look, &configured(&reports));
     Ok((Extension(detail), Json(view)))
 }
 
@@ -278,6 +312,7 @@ impl Rooms {
         room: &RoomName,
         setting: Option<Setting>,
         look: Option<RoomReading>,
+        reported: &BTreeMap<RoomName, ConfiguredView>,
     ) -> RoomView {
         let setting = setting.map(|setting| SettingView {
             version: setting.version,
@@ -302,8 +337,25 @@ impl Rooms {
             name: room.as_str().to_owned(),
             setting,
             queue,
+            configured: reported.get(room).cloned(),
         }
     }
+}
+
+/// The rooms that gateways report.
+fn configured(reports: &[Report]) -> BTreeMap<RoomName, ConfiguredView> {
+    let rooms = gateways::items(reports, "room").into_iter();
+    let room = |(name, (item, gateways)): (&str, (&Item, usize))| {
+        let number = |name: &str| item.numbers.get(name).copied().unwrap_or_default();
+        let fields = RoomFields {
+            mode: Mode::from_label(&item.text)?,
+            per_minute: number("per_minute"),
+            active_max: number("active_max"),
+            opens_at_ms: number("opens_at_ms"),
+        };
+        Some((RoomName::new(name)?, ConfiguredView { gateways, fields }))
+    };
+    rooms.filter_map(room).collect()
 }
 
 fn draw(look: &RoomReading) -> Option<DrawView> {

@@ -27,6 +27,8 @@ use weir_room::redis::{room_look, room_set};
 use weir_room::{RoomName, Setting};
 
 use store::RoomStore;
+use weir_origin_core::clock::now_ms;
+use weir_origin_core::gateways::{self, Report};
 use weir_origin_core::redis::{CallError, Redis};
 use weir_origin_core::sql::Database;
 
@@ -89,6 +91,14 @@ impl Rooms {
     pub async fn look(&self, room: &RoomName) -> Result<Option<RoomReading>, CallError> {
         let call = room_look::call(&self.keys(room));
         Ok(room_look::parse(&self.0.redis.run(&call).await?)?)
+    }
+
+    /// What gateways report about themselves.
+    ///
+    /// # Errors
+    /// When Redis does not answer.
+    pub async fn reports(&self) -> Result<Vec<Report>, CallError> {
+        gateways::read(&self.0.redis, now_ms()).await
     }
 
     fn keys(&self, room: &RoomName) -> RoomKeys {

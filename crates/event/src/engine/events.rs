@@ -1,9 +1,13 @@
 //! Events in, effects out.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
+use weir_base::hash::stable_hash;
 use weir_base::shared_data::SharedData;
-use weir_engine::{Effects, Engine, Event, Metrics, Request, StreamId};
+use weir_engine::{
+    Description, Effects, Engine, Event, ItemKind, Metrics, ReportedItem, Request, StreamId,
+};
 use weir_limit::engine::Limiter;
 
 use crate::engine::NAME;
@@ -106,5 +110,18 @@ impl<D: SharedData + Clone> Engine for Events<D> {
 
     fn metrics(&mut self) -> &mut Metrics {
         self.admission.metrics()
+    }
+
+    fn describe(&self) -> Option<Description> {
+        let collect = self.config.collect.as_ref();
+        let paths = collect.map(|collect| [&collect.path, &collect.pixel_path]);
+        let item = |path: &String| {
+            let digest = stable_hash(path.as_bytes());
+            ReportedItem::new(ItemKind::Route, path, "events", digest)
+        };
+        Some(Description {
+            key_prefix: self.config.limits.redis.as_ref()?.key_prefix.clone(),
+            items: paths.into_iter().flatten().map(item).collect(),
+        })
     }
 }

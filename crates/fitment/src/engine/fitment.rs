@@ -12,7 +12,7 @@ use crate::routes::{FITMENT_CHECK, FITMENT_SKUS};
 use weir_base::resp::Value;
 use weir_engine::pump::{CompletedBatch, Pending};
 use weir_engine::redis::{Failure, UnknownFailure};
-use weir_engine::{Answer, Effects, Engine, Event, Level, Metrics, Request, StreamId};
+use weir_engine::{Answer, Description, Effects, Engine, Event, Level, Metrics, Request, StreamId};
 use weir_limit::{Quota, State as LimitState};
 
 use crate::engine::NAME;
@@ -92,6 +92,13 @@ impl Engine for Fitment {
 
     fn metrics(&mut self) -> &mut Metrics {
         &mut self.metrics
+    }
+
+    fn describe(&self) -> Option<Description> {
+        Some(Description {
+            key_prefix: self.asking.key_prefix.clone(),
+            items: Vec::new(),
+        })
     }
 }
 

@@ -15,7 +15,8 @@ use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::refusals::Refusals;
 use weir_engine::{
-    BatchId, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId,
+    BatchId, Description, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request,
+    StreamId,
 };
 
 use crate::engine::NAME;
@@ -49,6 +50,8 @@ pub struct Limiter<D> {
     is_idle: bool,
     /// Whether Redis failed to answer the last call.
     is_redis_failing: bool,
+    /// How often rules from Redis replaced the previous ones.
+    reloads: u64,
 }
 
 /// The remaining work of a stream.
@@ -100,6 +103,7 @@ impl<D: SharedData + Clone> Limiter<D> {
             is_serving: false,
             is_idle: false,
             is_redis_failing: false,
+            reloads: 0,
         }
     }
 
@@ -298,6 +302,7 @@ impl<D: SharedData + Clone> Limiter<D> {
         if let Some(rules) = reload.read(replies, self.is_serving, effects) {
             let ruleset = Ruleset::new(rules, &self.data, self.seed, &mut self.metrics);
             self.decider.ruleset = Arc::new(ruleset);
+            self.reloads += 1;
         }
     }
 
@@ -444,6 +449,21 @@ impl<D: SharedData + Clone> Engine for Limiter<D> {
 
     fn metrics(&mut self) -> &mut Metrics {
         &mut self.metrics
+    }
+
+    fn describe(&self) -> Option<Description> {
+        let source = match self.reloads {
+            0 => "the configuration",
+            _ => "Redis",
+        };
+        Some(Description {
+            key_prefix: self.decider.config.redis.as_ref()?.key_prefix.clone(),
+            items: self.decider.ruleset.items(source),
+        })
+    }
+
+    fn revision(&self) -> u64 {
+        self.reloads
     }
 }
 

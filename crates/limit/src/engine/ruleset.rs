@@ -10,7 +10,7 @@ use crate::rules::{Hit, Mode, Request, Rule, RuleMatch, Rules, Store};
 use crate::table::{Table, TableRequest, decide_all, decide_one};
 use crate::{Algorithm, Check, Quota};
 use weir_base::shared_data::SharedData;
-use weir_engine::Metrics;
+use weir_engine::{ItemKind, Metrics, ReportedItem};
 
 use crate::engine::metrics::RuleMetrics;
 
@@ -148,6 +148,23 @@ impl<D: SharedData + Clone> Ruleset<D> {
 }
 
 impl<D: SharedData> Ruleset<D> {
+    /// The rules, for operators.
+    pub fn items(&self, source: &str) -> Vec<ReportedItem> {
+        let item = |rule: &Rule| {
+            let store = match rule.store {
+                Store::Local => "local",
+                Store::Redis => "in Redis",
+            };
+            let mode = match rule.mode {
+                Mode::Enforce => "",
+                Mode::Shadow => ", shadow mode",
+            };
+            let text = format!("{}, {store}{mode}, from {source}", rule.quota);
+            ReportedItem::new(ItemKind::Rule, &rule.name, &text, rule.digest())
+        };
+        self.rules.iter().map(item).collect()
+    }
+
     /// The rule at `index` and its counters.
     pub fn rule(&self, index: usize) -> Option<(&Rule, &RuleMetrics)> {
         let metrics = &self.places.get(index)?.metrics;

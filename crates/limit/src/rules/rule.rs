@@ -11,6 +11,7 @@ use super::matching::{Matching, check_token};
 use super::{LeaseConfig, Mode, OnStoreError, Request, RuleConfig, Store};
 use sha2::{Digest, Sha256};
 use weir_base::FieldError;
+use weir_base::hash::stable_hash;
 
 use crate::{Algorithm, Quota};
 
@@ -55,6 +56,7 @@ pub struct Rule {
     overrides: BTreeMap<Vec<u8>, Quota>,
     allow: BTreeSet<Vec<u8>>,
     deny: BTreeSet<Vec<u8>>,
+    digest: u64,
 }
 
 /// The settings of leases.
@@ -148,6 +150,7 @@ impl Rules {
 
 impl Rule {
     pub(super) fn new(config: RuleConfig, at: &str) -> Result<Self, FieldError> {
+        let digest = stable_hash(format!("{config:?}").as_bytes());
         check_token(&config.name, &format!("{at}.name"))?;
         check_name(&config.name, &format!("{at}.name"))?;
         let quota = config
@@ -204,12 +207,18 @@ impl Rule {
             overrides,
             allow,
             deny,
+            digest,
         })
     }
 
     /// Whether it counts in Redis.
     pub fn needs_redis(&self) -> bool {
         self.store == Store::Redis
+    }
+
+    /// A hash of all its settings: rules of several gateways are equal if their hashes are.
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// Whether its key contains the user.

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::answer::Answer;
 use crate::cache::{CacheLookup, LinkName, Memory};
@@ -16,7 +17,7 @@ use weir_base::hash::seeded_hash;
 use weir_base::key::KeyRing;
 use weir_engine::answer::retry_after_seconds;
 use weir_engine::held::HeldRequests;
-use weir_engine::{EarlyDecision, Effects, Engine, Event, Metrics, Request, StreamId};
+use weir_engine::{Description, EarlyDecision, Effects, Engine, Event, Metrics, Request, StreamId};
 
 use crate::engine::NAME;
 use crate::engine::answer::{answer_of, answer_to, kind_of, respond};
@@ -155,6 +156,13 @@ impl Engine for Links {
 
     fn metrics(&mut self) -> &mut Metrics {
         &mut self.metrics
+    }
+
+    fn describe(&self) -> Option<Description> {
+        Some(Description {
+            key_prefix: self.redis.pump.plan().key_prefix.clone(),
+            items: Vec::new(),
+        })
     }
 }
 

@@ -17,10 +17,12 @@ use crate::{Mode, NUMBER_MAX, RoomName, Setting, Terms};
 use serde::Deserialize;
 use weir_base::FieldError;
 use weir_base::duration::Duration;
+use weir_base::hash::stable_hash;
 use weir_base::key::KeyRing;
 use weir_base::language::Language;
 use weir_engine::config::{Environment, RedisConfig, header_name, within};
 use weir_engine::keys::{KeyConfig, ring};
+use weir_engine::{ItemKind, ReportedItem};
 use weir_limit::rules::{HOPS_MAX, MatchConfig, Matching};
 
 use crate::engine::page::{Page, PageConfig};
@@ -179,6 +181,27 @@ pub(crate) struct CheckedRoom {
     /// The language of all answers; `None`: the visitor's.
     pub(crate) language: Option<Language>,
     pub(crate) texts: Texts,
+}
+
+impl CheckedRoom {
+    /// The room, for operators.
+    pub(crate) fn item(&self) -> ReportedItem {
+        let setting = &self.setting;
+        // Without pages and texts, which are long.
+        let compared = (&self.matching, &self.except, setting, self.terms, self.poll);
+        let digest = stable_hash(format!("{compared:?}").as_bytes());
+        let item = ReportedItem::new(
+            ItemKind::Room,
+            self.name.as_str(),
+            setting.mode.label(),
+            digest,
+        );
+        item.with_numbers([
+            ("per_minute", setting.per_minute),
+            ("active_max", setting.active_max),
+            ("opens_at_ms", setting.opens_at_ms),
+        ])
+    }
 }
 
 impl Config {

@@ -18,7 +18,8 @@ use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{Failure, UnknownFailure};
 use weir_engine::refusals::Refusals;
 use weir_engine::{
-    Answer, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request, StreamId,
+    Answer, Description, EarlyDecision, Effect, Effects, Engine, Event, Level, Metrics, Request,
+    StreamId,
 };
 use weir_limit::rules::Request as _;
 
@@ -50,6 +51,7 @@ pub struct WaitingRoom<D> {
     /// Passed requests, with the token that the response will carry.
     entered: BTreeMap<StreamId, Visit>,
     is_serving: bool,
+    key_prefix: String,
     metrics: Metrics,
 }
 
@@ -129,6 +131,13 @@ impl<D: SharedData + Clone> Engine for WaitingRoom<D> {
     fn metrics(&mut self) -> &mut Metrics {
         &mut self.metrics
     }
+
+    fn describe(&self) -> Option<Description> {
+        Some(Description {
+            key_prefix: self.key_prefix.clone(),
+            items: self.rooms.iter().map(|room| room.config.item()).collect(),
+        })
+    }
 }
 
 impl<D: SharedData + Clone> WaitingRoom<D> {
@@ -155,6 +164,7 @@ impl<D: SharedData + Clone> WaitingRoom<D> {
             waiting: BTreeMap::new(),
             entered: BTreeMap::new(),
             is_serving: false,
+            key_prefix: prefix,
             metrics,
         }
     }

@@ -17,12 +17,14 @@ use alloc::vec::Vec;
 
 use serde::Deserialize;
 use weir_base::FieldError;
+use weir_base::hash::stable_hash;
 use weir_base::id::SaleId;
 use weir_base::key::KeyRing;
 use weir_engine::config::{Environment, content_type, header_name, within};
 pub use weir_engine::config::{RedisConfig, Topology};
 use weir_engine::edges::{Edges, EdgesConfig};
 use weir_engine::keys::{KeyConfig, ring};
+use weir_engine::{ItemKind, ReportedItem};
 
 pub use self::captcha::{Captcha, CaptchaConfig, UnreachablePolicy};
 pub use self::limits::{CheckedLimits, IdentifiedLimits, LimitsConfig, OverloadConfig};
@@ -232,6 +234,37 @@ impl CheckedConfig {
     pub(crate) fn orders_of(&self, sale: &SaleId) -> String {
         let route = self.routes.first();
         route.map_or_else(String::new, |route| route.path_of(sale.as_str()))
+    }
+
+    /// Routes and limits, for operators.
+    pub(crate) fn items(&self) -> Vec<ReportedItem> {
+        let routes = [
+            (&self.routes, "orders"),
+            (&self.checkout_routes, "order tokens"),
+            (&self.status_routes, "status"),
+        ];
+        let routes = routes.into_iter().flat_map(|(routes, kind)| {
+            let item = move |route: &Route| {
+                let digest = stable_hash(format!("{route:?}").as_bytes());
+                ReportedItem::new(ItemKind::Route, &route.pattern(), kind, digest)
+            };
+            routes.iter().map(item)
+        });
+        let limits = [
+            ("orders per user", self.limits.user),
+            ("orders per address", self.limits.address),
+            ("identified requests per user", self.limits.identified_user),
+            (
+                "identified requests per address",
+                self.limits.identified_address,
+            ),
+        ];
+        let limits = limits.into_iter().filter_map(|(name, quota)| {
+            let text = format!("{}, local, from the configuration", quota?);
+            let digest = stable_hash(text.as_bytes());
+            Some(ReportedItem::new(ItemKind::Rule, name, &text, digest))
+        });
+        routes.chain(limits).collect()
     }
 
     /// The key prefix of reports, if enabled.

@@ -18,8 +18,8 @@ use weir_engine::event::PlainRequest;
 use weir_engine::pump::{BATCH_MAX, Counts, Pump};
 use weir_engine::refusals::Refusals;
 use weir_engine::{
-    Answer, EarlyDecision, Effects, Engine, Event, Level, Metrics as Registry, Request, StreamEnd,
-    StreamId,
+    Answer, Description, EarlyDecision, Effects, Engine, Event, Level, Metrics as Registry,
+    Request, StreamEnd, StreamId,
 };
 
 use crate::engine::NAME;
@@ -567,5 +567,12 @@ impl<D: SharedData + Clone> Engine for Gate<D> {
 
     fn metrics(&mut self) -> &mut Registry {
         &mut self.registry
+    }
+
+    fn describe(&self) -> Option<Description> {
+        Some(Description {
+            key_prefix: self.config.redis.key_prefix.clone(),
+            items: self.config.items(),
+        })
     }
 }

@@ -79,6 +79,11 @@ impl Route {
         })
     }
 
+    /// The method and the path, as configured.
+    pub fn pattern(&self) -> String {
+        [&self.method, " ", &self.path_of(SALE_SEGMENT)].concat()
+    }
+
     /// Requires the host route with this name.
     #[must_use]
     pub fn via(mut self, name: Option<&str>) -> Self {

@@ -27,14 +27,17 @@
 //! <prefix>:fit:by:{<vehicle>}     hash: pages of the SKUs that fit a vehicle
 //! <prefix>:room:{<room>}:…        one waiting room: `state`, `setting`, `inside`, `waits`; hashes `p:<bucket>` with
 //!                                 visitors' positions, `a:<bucket>` with positions per address
+//! <prefix>:gateways:<min>         hash: what the engines of gateways run, as JSON, by reporter
 //! <prefix>:tally:<subject>:<min>  hash: decision counts of gateways for limits or sales in a minute, by name
 //! <prefix>:write-check            text, for some seconds: a test write
 //! ```
 //!
 //! The prefix (default [`DEFAULT_PREFIX`]) separates several Weirs, or tests, on one Redis.
 
+mod gateways;
 mod tally;
 
+pub use gateways::gateways;
 pub use tally::{tallies, tally};
 
 /// The default key prefix.

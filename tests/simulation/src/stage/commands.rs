@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use weir_base::resp::{Value, decode};
-use weir_scripts::{Script, tally};
+use weir_scripts::{Script, gateway_report, tally};
 
 /// Every script of the simulated domains.
 fn scripts() -> impl Iterator<Item = &'static Script> {
@@ -20,7 +20,7 @@ fn scripts() -> impl Iterator<Item = &'static Script> {
         weir_sale::redis::SCRIPTS,
     ];
     let all = domains.into_iter().flatten().copied();
-    all.chain([&tally::SCRIPT])
+    all.chain([&gateway_report::SCRIPT, &tally::SCRIPT])
 }
 
 /// Every script by its digest.
