@@ -159,3 +159,31 @@ async fn invalid_price_is_refused() {
         assert!(refused.body.to_string().contains(field), "{refused:?}");
     }
 }
+
+#[tokio::test]
+async fn revenue_is_summed_by_status_and_currency() {
+    let world = world().await;
+    let money = async || {
+        world
+            .admin("GET", "/sales/s/money", &Value::Null)
+            .await
+            .body
+    };
+    let none = json!({ "sums": [], "claims_ordered": 0, "claims_released": 0 });
+    assert_eq!(money().await, none);
+    for user in ["alice", "bob", "carol"] {
+        let created = buy_two(&world, user).await;
+        let order = created.body["order"].as_str().unwrap().to_owned();
+        if user != "carol" {
+            world.pay(user, &format!("/orders/{order}")).await;
+        }
+    }
+    let sum = |status: &str, orders: u64| {
+        let amount = orders * 9980;
+        json!({ "status": status, "currency": "EUR", "orders": orders, "units": 2 * orders, "amount": amount })
+    };
+    let expected = json!({ "sums": [sum("paid", 2), sum("unpaid", 1)], "claims_ordered": 3, "claims_released": 0 });
+    assert_eq!(money().await, expected);
+    let unknown = world.admin("GET", "/sales/none/money", &Value::Null).await;
+    assert_eq!(unknown.status, 404);
+}

@@ -273,6 +273,7 @@ pub fn admin() -> Api<Sales> {
             sale.refuses(&[SALE_ARCHIVED, NOT_WARMED, REDIS_UNAVAILABLE]),
         )
         .route(routes!(sales::audit), sale.refuses(&[REDIS_UNAVAILABLE]))
+        .route(routes!(sales::money), sale)
         .route(
             routes!(lost_orders::list),
             sale.refuses(&[REDIS_UNAVAILABLE]),

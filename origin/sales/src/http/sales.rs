@@ -20,7 +20,7 @@ use crate::jobs::catalogue::PublishError;
 use crate::model::sale::NewSale;
 use crate::status::{SaleStatus, SaleSummary};
 use crate::stock_balance::{BooksView, StockBalance};
-use crate::store::{CreateError, OrderCounts};
+use crate::store::{CreateError, Money, OrderCounts};
 use crate::verdicts::Verdicts;
 use crate::warm::WarmError;
 use weir_origin_core::access::{Caller, over_limit};
@@ -241,6 +241,24 @@ pub(super) async fn audit(
 ) -> Result<Json<BooksView>, Problem> {
     let balance = StockBalance::read(&sales.store, &sales.ledger, &id).await?;
     Ok(Json(balance.ok_or_else(unknown_sale)?.view(id)))
+}
+
+/// Get a sale's revenue by order status, and how many claims became orders
+///
+/// Reads all orders of the sale: do not poll it every second.
+#[utoipa::path(
+    get,
+    path = "/sales/{id}/money",
+    operation_id = "getSaleMoney",
+    params(("id" = String, Path, description = "The sale's id.")),
+    responses((status = 200, description = "The sums", body = Money)),
+)]
+pub(super) async fn money(
+    State(sales): State<Sales>,
+    SalePath(id): SalePath,
+) -> Result<Json<Money>, Problem> {
+    stored(&sales, &id).await?;
+    Ok(Json(sales.store.money(&id).await?))
 }
 
 /// Live status of a sale.
