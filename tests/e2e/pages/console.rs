@@ -387,6 +387,18 @@ async fn operator_sees_refusing_rules_and_refused_keys() -> Result<()> {
     let arguments = [rows("#refused-keys"), json!(by_key)];
     browser.until(observed, &arguments).await?;
     assert_eq!(desk.count("main img").await?, json!(0));
+    // The gateway reports its rules.
+    browser.open(&desk.console("#/gateways")).await?;
+    browser.wait_for_text("#gateways", "ratelimit").await?;
+    browser
+        .wait_for_text("#no-differences", "All gateways run the same")
+        .await?;
+    desk.looks_right("console-gateways").await?;
+    browser.open(&desk.console("#/limits")).await?;
+    browser.wait_for_text("#gateway-rules", "3 per").await?;
+    browser
+        .wait_for_text("#gateway-rules", "shadow mode")
+        .await?;
     desk.looks_right("console-limits").await?;
     desk.nothing_to_complain(&[]).await?;
     limiters.check()

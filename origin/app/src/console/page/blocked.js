@@ -23,11 +23,11 @@ export function blocked(sale) {
       return null;
     }
     await api.block(sale.id, name);
-    return `${name} cannot buy here.`;
+    return [`${name} cannot buy here.`, () => api.unblock(sale.id, name)];
   });
   const allow = does(async (name) => {
     await api.unblock(sale.id, name);
-    return `${name} can buy here.`;
+    return [`${name} can buy here.`, () => api.block(sale.id, name)];
   });
   unblock.addEventListener("click", working(unblock, said, allow));
   return el(

@@ -229,7 +229,8 @@ export function toast(text, undo = null) {
 }
 
 /**
- * A listener that marks `button` as busy while `work` runs. A toast shows the returned text, and `said` the error. The
+ * A listener that marks `button` as busy while `work` runs. A toast shows the returned text, or a pair of text and the
+ * function that undoes the action, and `said` the error. The
  * button is not disabled meanwhile, because it would lose the focus, and keyboard users would start again at the top.
  */
 export function working(button, said, work) {
@@ -245,7 +246,8 @@ export function working(button, said, work) {
       const result = await work();
       replace(said);
       if (result) {
-        toast(result);
+        const [text, undo] = [result].flat();
+        toast(text, undo && undoing(said, undo));
       }
     } catch (error) {
       replace(said, complaint(error));
@@ -253,6 +255,19 @@ export function working(button, said, work) {
     }
     button.removeAttribute("aria-disabled");
     isBusy = false;
+  };
+}
+
+/** Undoes an action: a toast says so, and `said` shows an error. */
+function undoing(said, undo) {
+  return async () => {
+    try {
+      await undo();
+      toast("Undone.");
+    } catch (error) {
+      replace(said, complaint(error));
+      said.scrollIntoView({ block: "nearest" });
+    }
   };
 }
 

@@ -1,4 +1,4 @@
-// Search over everything with a name: views, sales, orders, customers, links. Ctrl+K opens it.
+// Search over everything with a name: views, sales, orders, customers, rooms, gateways, keys, links. Ctrl+K opens it.
 
 import { api } from "./api.js";
 import { el, field, refresh } from "./dom.js";
@@ -13,20 +13,23 @@ const has = (text, wanted) => text.toLowerCase().includes(wanted.toLowerCase());
 
 /** Results by kind: functions of the text, each with the scope that it needs. They return address and text. */
 const KINDS = [
-  ["Sale", "sales:read", async (text) => (await sales()).filter((sale) => has(sale.title, text) || has(sale.id, text)).map((sale) => [`#/sales/id/${sale.id}`, `${sale.title} (${sale.id})`])],
+  ["Sale", "sales:read", async (text) => (await kept("sales", api.sales)).filter((sale) => has(sale.title, text) || has(sale.id, text)).map((sale) => [`#/sales/id/${sale.id}`, `${sale.title} (${sale.id})`])],
   ["Order", "sales:read", async (text) => (text.length < 8 ? [] : [await api.order(text)].map((order) => [`#/orders/${encodeURIComponent(order.order)}`, `${order.order} of ${order.user}`]))],
   ["Orders of", "sales:read", async (text) => [[`#/orders?user=${encodeURIComponent(text)}`, `customer ${text}`]]],
+  ["Room", "rooms:read", async (text) => (await kept("rooms", api.rooms)).filter(({ name }) => has(name, text)).map(({ name }) => [`#/rooms?room=${name}`, name])],
+  ["Gateway", "limits:read", async (text) => (await kept("gateways", api.gateways)).gateways.filter(({ name }) => has(name, text)).map(({ name }) => ["#/gateways", name])],
+  ["Key", "access:read", async (text) => (await kept("keys", api.keys)).filter(({ id, name }) => has(name, text) || has(id, text)).map(({ id, name }) => [`#/audit?actor=${id}`, `what ${name} (${id}) changed`])],
   ["Link", "links:read", async (text) => (await api.links({ q: text, limit: SHOWN })).links.map((link) => [`#/links/l/${link.domain}/${link.code}`, link.url])],
 ];
 
-let known = null;
+const known = new Map();
 
-/** All sales, kept for a minute. */
-function sales() {
-  if (!known || Date.now() - known.at > 60_000) {
-    known = { at: Date.now(), sales: api.sales() };
+/** A list, kept for a minute. */
+function kept(name, read) {
+  if (!(Date.now() - known.get(name)?.at < 60_000)) {
+    known.set(name, { at: Date.now(), list: read() });
   }
-  return known.sales;
+  return known.get(name).list;
 }
 
 /** The function that opens the search. `context` returns the groups of views and what the user may do. */
@@ -39,7 +42,7 @@ export function finder(context) {
     const before = document.activeElement;
     const list = el("ul", { "aria-label": "Results" });
     const control = el("input", { type: "search", autocomplete: "off", spellcheck: "false", name: "find" });
-    const dialog = el("dialog", { id: "find", "aria-label": "Search" }, field("Search sales, orders, customers, links and views", control), list);
+    const dialog = el("dialog", { id: "find", "aria-label": "Search" }, field("Search by name or id", control), list);
     const row = (kind) => ([place, text]) => el("li", {}, el("a", { href: place, onclick: () => dialog.close() }, el("span", {}, text), el("span", { class: "hint" }, kind)));
     let turn = 0;
     const look = async () => {

@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { breakdown, line } from "./charts.js";
 import { complaint, el, empty, refresh, replace, table } from "./dom.js";
-import { count } from "./format.js";
+import { count, plural } from "./format.js";
 
 /** Gateways report every two seconds. */
 const PERIOD_MS = 2_000;
@@ -50,6 +50,27 @@ function inRedis(limits) {
   }
   const whole = el("pre", {}, JSON.stringify(limits.document, null, 2));
   return [rules(limits.document), el("details", {}, el("summary", {}, "As JSON"), whole)];
+}
+
+/** The rules that gateways report, with the number of gateways that have each. */
+function inGateways(gateways) {
+  const rules = new Map();
+  for (const gateway of gateways) {
+    for (const { filter, items } of gateway.filters) {
+      for (const item of items.filter(({ kind }) => kind === "rule")) {
+        const key = `${filter} ${item.name} ${item.digest}`;
+        const known = rules.get(key) ?? { filter, item, names: new Set() };
+        known.names.add(gateway.name);
+        rules.set(key, known);
+      }
+    }
+  }
+  if (rules.size === 0) {
+    return empty("no-gateway-rules", "No gateway has reported a rule in the last two minutes.");
+  }
+  const rows = [...rules.values()].map(({ filter, item, names }) => [el("code", {}, item.name), item.text, filter,
+    names.size === gateways.length ? "all gateways" : `${plural(names.size, "gateway")}: ${[...names].join(", ")}`]);
+  return table("gateway-rules", ["Rule", "Limit", "Filter", "Where"], rows, [...rules.keys()]);
 }
 
 /** Refused requests by name. */
@@ -112,12 +133,13 @@ function refusals(desk) {
 }
 
 export async function limits(desk) {
-  const found = await api.limits();
+  const [found, { gateways }] = await Promise.all([api.limits(), api.gateways()]);
   const [cards, first] = refusals(desk);
   await first;
   return [
     "Rate limits",
     cards,
+    el("section", { class: "card", "aria-labelledby": "gateway-rules-title" }, el("h2", { id: "gateway-rules-title" }, "Rules in gateways"), inGateways(gateways)),
     el(
       "section",
       { class: "card", "aria-labelledby": "rules-title" },

@@ -22,6 +22,7 @@ const RAIL = [
   ["Protect", [
     ["Waiting rooms", "#/rooms", "M10 3a7 7 0 100 14 7 7 0 000-14zM10 6v4l3 2", "rooms:read"],
     ["Rate limits", "#/limits", "M4 14a6.5 6.5 0 1112 0M10 13l3-5", "limits:read"],
+    ["Gateways", "#/gateways", "M3 5h14v4H3zM3 11h14v4H3zM6 7h1M6 13h1", "limits:read", true],
   ]],
   ["Grow", [
     ["Links", "#/links", "M8 12l4-4M9 6l2-2a3 3 0 014 4l-2 2M11 14l-2 2a3 3 0 01-4-4l2-2", "links:read"],
@@ -51,8 +52,9 @@ const ROUTES = [
   [/^#\/orders(?:\?(.*))?$/, () => import("./orders.js"), "orders"],
   [/^#\/orders\/([^?]+)$/, () => import("./order.js"), "oneOrder"],
   [/^#\/users(?:\?user=(.*))?$/, () => import("./users.js"), "users"],
-  [/^#\/rooms$/, () => import("./rooms.js"), "rooms"],
+  [/^#\/rooms(?:\?room=(.*))?$/, () => import("./rooms.js"), "rooms"],
   [/^#\/limits$/, () => import("./limits.js"), "limits"],
+  [/^#\/gateways$/, () => import("./gateways.js"), "gateways"],
   [/^#\/links$/, LINKS, "home"],
   [/^#\/links\/l\/([a-z0-9-]+)\/([^?]+)(?:\?(\w+))?$/, LINKS, "detail"],
   [/^#\/links\/import$/, LINKS, "importer"],

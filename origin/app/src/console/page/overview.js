@@ -5,6 +5,7 @@ import { api } from "./api.js";
 import { Samples, line, spark } from "./charts.js";
 import { complaint, el, empty, refresh, replace, segments, state, table } from "./dom.js";
 import { count, instant, plural, rate } from "./format.js";
+import { differenceOf } from "./gateways.js";
 import { hourChart } from "./limits.js";
 import { place, saleStatus, sold, sorted, stage, when } from "./sales.js";
 import { send } from "./session.js";
@@ -34,7 +35,8 @@ const CHECKS = [
     return wrong.map(([name, word]) => item("bad", "Health", `${name.replaceAll("_", " ")}: ${word}. See the origin’s log for what to do.`, "#/overview", ""));
   }],
   ["rooms:read", async () => (await api.rooms()).flatMap((room) => {
-    const { queue, setting } = room;
+    const queue = room.queue;
+    const setting = room.setting ?? room.configured;
     const found = [];
     if (setting && setting.mode !== "open" && (queue?.waiting ?? 0) > 0) {
       found.push(item("warn", "Room", `“${room.name}” is ${setting.mode} with ${count(queue.waiting)} waiting.`, "#/rooms", "Waiting rooms"));
@@ -44,6 +46,12 @@ const CHECKS = [
     }
     return found;
   })],
+  ["limits:read", async () => {
+    const { differences } = await api.gateways();
+    const found = differences.slice(0, DRIFT_MAX).map((one) => item("warn", "Gateways", differenceOf(one), "#/gateways", "Compare"));
+    const more = differences.length - found.length;
+    return more > 0 ? [...found, item("warn", "Gateways", `${plural(more, "more difference")} between gateways.`, "#/gateways", "Compare")] : found;
+  }],
   ["events:read", async () => {
     const [groups, pulls, refused] = await Promise.all([api.groups(), api.pulls(), api.deadLetters({ group: "collect", limit: 100 })]);
     const many = refused.dead_letters.length;
@@ -56,6 +64,9 @@ const CHECKS = [
     ];
   }],
 ];
+
+/** Differences between gateways that the overview names. */
+const DRIFT_MAX = 3;
 
 /** What is wrong with a sale. */
 function saleTroubles(sale, balanced) {

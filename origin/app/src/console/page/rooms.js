@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { Samples, line } from "./charts.js";
 import { ask, button, check, complaint, el, empty, fact, field, follow, refresh, replace, select, state, working } from "./dom.js";
-import { atMinute, clock, count, length, minute, time } from "./format.js";
+import { atMinute, clock, count, length, minute, plural, time } from "./format.js";
 
 const EVERY_MS = 2_000;
 const NAME = /^[a-z0-9-]{1,48}$/;
@@ -61,7 +61,9 @@ function clears(waiting, pace, mode) {
 }
 
 /** The values of a setting as its controls show them. */
-const shownOf = (setting) => ({
+const shownOf = ({ setting, configured }) => shownOfFields(setting ?? configured);
+
+const shownOfFields = (setting) => ({
   mode: setting?.mode ?? "",
   per_minute: setting ? String(setting.per_minute) : "",
   active_max: setting ? String(setting.active_max) : "",
@@ -104,11 +106,21 @@ function form(desk, room, saved) {
   of.mode.addEventListener("change", look);
   const update = (room, isOwn = false) => {
     now = room;
-    followed.update(shownOf(room.setting), isOwn);
+    followed.update(shownOf(room), isOwn);
     back.hidden = isFixed || !room.setting;
     look();
   };
   const submit = el("button", { type: "submit", disabled: isFixed }, "Save room");
+  /** Sets the room to an earlier setting, or to the gateways' configuration. */
+  const restore = async (before) => {
+    if (before) {
+      const { version: _, ...fields } = before;
+      saved(await api.setRoom(room.name, fields), true);
+    } else {
+      await api.clearRoom(room.name);
+      saved({ ...now, setting: null }, true);
+    }
+  };
   const set = working(submit, said, async () => {
     const isNumber = (control) => /^\d+$/.test(control.value.trim()) && Number(control.value) <= PACE_MAX;
     const opens = of.opens_at.value ? atMinute(of.opens_at.value) : 0;
@@ -122,18 +134,19 @@ function form(desk, room, saved) {
     if (!(await confirmed(now, setting))) {
       return null;
     }
+    const before = now.setting;
     const done = await api.setRoom(room.name, setting);
     saved(done, true);
-    return `Saved as version ${done.setting.version}. Gateways apply it within seconds.`;
+    return [`Saved as version ${done.setting.version}. Gateways apply it within seconds.`, () => restore(before)];
   });
   const back = button("Back to configuration", { class: "back-to-configuration" }, said, async () => {
     const text = "The mode and the limits of the gateways’ configuration apply again.";
     if (!(await ask(`Reset room “${room.name}”?`, text, "Back to configuration", `Keep room ${now.setting.mode}`))) {
       return null;
     }
-    await api.clearRoom(room.name);
-    saved({ ...now, setting: null }, true);
-    return "The room follows the gateways’ configuration.";
+    const before = now.setting;
+    await restore(null);
+    return ["The room follows the gateways’ configuration.", () => restore(before)];
   });
   const element = el(
     "form",
@@ -173,6 +186,9 @@ async function confirmed(room, setting) {
   return ask(`${isOther || isNew ? deed : "Change room"} “${room.name}”?`, reasons.join(" ") + waiting, isOther ? deed : "Save room", keep);
 }
 
+/** How many gateways run this room. */
+const reportedBy = ({ configured }) => el("span", { class: "hint" }, configured ? `in ${plural(configured.gateways, "gateway")}` : "in no gateway that reports");
+
 function card(desk, room) {
   const [shown, head] = [el("div", { "aria-live": "off" }), el("div", { class: "row apart" })];
   const samples = new Samples(1_800);
@@ -183,7 +199,7 @@ function card(desk, room) {
   const update = (now, isOwn = false) => {
     latest = now;
     const mode = now.setting?.mode;
-    refresh(head, el("h2", {}, now.name), state(mode ?? "as configured", TONES[mode] ?? "info"));
+    refresh(head, el("h2", {}, now.name), el("span", { class: "row" }, reportedBy(now), state(mode ?? (now.configured ? `as configured: ${now.configured.mode}` : "as configured"), TONES[mode] ?? "info")));
     refresh(shown, queue(now.queue));
     edit.update(now, isOwn);
     if (now.queue) {
@@ -198,7 +214,7 @@ function card(desk, room) {
   const charts = el("div", { class: "columns" }, people.element, entered.element);
   const element = el("section", { class: "card", "data-room": room.name, "aria-label": `Room ${room.name}` }, head, shown, charts, edit.element);
   update(room);
-  return { element, update, isKnown: () => Boolean(latest.setting || latest.queue) };
+  return { element, update, isKnown: () => Boolean(latest.setting || latest.queue || latest.configured) };
 }
 
 /** A form that shows a room without settings. */
@@ -214,19 +230,19 @@ function find(show) {
       if (error.code !== "unknown_room") {
         throw error;
       }
-      show({ name: name.value, setting: null, queue: null });
+      show({ name: name.value, setting: null, queue: null, configured: null });
     }
     document.querySelector(`[data-room="${name.value}"]`).scrollIntoView({ block: "nearest" });
     return null;
   });
-  const hint = "A name from the gateways’ configuration. The console lists only rooms with saved settings.";
+  const hint = "The list has rooms with saved settings, and those of gateways that have reported in the last two minutes.";
   return el("form", { class: "card", id: "find-room", novalidate: true, onsubmit: look }, said, el("div", { class: "together" }, field("Show another room", name, hint), submit));
 }
 
-export async function rooms(desk) {
+export async function rooms(desk, wanted) {
   const cards = new Map();
   const list = el("div", { class: "stack" });
-  const [said, none] = [el("div", {}), empty("no-rooms", "No room has saved settings: each follows the gateways’ configuration.")];
+  const [said, none] = [el("div", {}), empty("no-rooms", "No room has saved settings, and no gateway has reported one.")];
   const show = (room) => {
     none.remove();
     if (!cards.has(room.name)) {
@@ -237,6 +253,9 @@ export async function rooms(desk) {
     }
   };
   list.append(none);
+  if (wanted) {
+    requestAnimationFrame(() => cards.get(wanted)?.element.scrollIntoView({ block: "start" }));
+  }
   for (const room of await api.rooms()) {
     show(room);
   }

@@ -6,6 +6,7 @@ import { blocked } from "./blocked.js";
 import { Samples, columns, line } from "./charts.js";
 import { ask, button, el, fact, follow, refresh, replace, segments, state, table, tabs, tile, toast, working } from "./dom.js";
 import { count, instant, length, money, rate, share, time } from "./format.js";
+import { moneyOf } from "./money.js";
 import { STATES, place, saleStatus, stage, when } from "./sales.js";
 import { stock } from "./stock.js";
 
@@ -31,6 +32,7 @@ function control(desk, sale, said) {
   const isFixed = !desk.may("sales:write") || Boolean(sale.archived_at_ms);
   const choose = async (to) => {
     const isQuiet = to === "open" && stage(now) !== "live";
+    const before = now.state;
     const left = `${count(now.remaining)} of ${count(now.total)} units are not sold.`;
     const [text, deed] = QUESTIONS[to](left);
     if (!isQuiet && !(await ask(`${deed} “${now.title}”?`, text, deed, `Keep sale ${STATES[now.state].toLowerCase()}`))) {
@@ -40,7 +42,12 @@ function control(desk, sale, said) {
       // Only what was chosen: colleagues may have changed the rest meanwhile.
       update({ ...now, ...(await api.switchTo(now.id, { state: to })) });
       replace(said);
-      toast(`“${now.title}” is switched to ${STATES[to]}.`);
+      // Undone by the same control, which asks again if that floods or stops the sale.
+      toast(`“${now.title}” is switched to ${STATES[to]}.`, async () => {
+        if (await choose(before)) {
+          chosen.set(before);
+        }
+      });
       return true;
     } catch (error) {
       replace(said, el("p", { class: "notice bad", role: "alert" }, error.message));
@@ -309,8 +316,10 @@ function settings(desk, found) {
   const [known, said] = [el("div", {}), el("div", {})];
   let sale = found;
   const list = button("", { id: "list-sale" }, said, async () => {
-    update({ ...sale, ...(await api.change(sale.id, { listed: !sale.listed })) });
-    return sale.listed ? "The shop’s list shows this sale." : "The shop’s list no longer shows this sale.";
+    const set = async (listed) => update({ ...sale, ...(await api.change(sale.id, { listed })) });
+    await set(!sale.listed);
+    const text = sale.listed ? "The shop’s list shows this sale." : "The shop’s list no longer shows this sale.";
+    return [text, () => set(!sale.listed)];
   });
   const update = (now) => {
     sale = now;
@@ -343,6 +352,7 @@ export async function sale(desk, id, tab) {
     head.element,
     ...tabs((id) => (id ? `${place(found)}/${id}` : place(found)), [
       ["live", "Live", now],
+      ["money", "Money", moneyOf(desk, found)],
       ["stock", "Stock and end", [stocked.element, mayChange && blocked(found)]],
       ["settings", "Settings", [more.element, degraded.element]],
       ["balance", "Balance", read.element],

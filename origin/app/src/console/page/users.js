@@ -19,9 +19,13 @@ function remover(desk, user, said, done) {
     if (!(await ask(`Remove ${user} from the list?`, "The normal rules apply again.", "Remove from list", "Keep on list"))) {
       return null;
     }
+    const before = await api.user(user);
     await api.clearUser(user, { operator: desk.who.name });
     await done();
-    return `${user} is removed from the list.`;
+    return [`${user} is removed from the list.`, async () => {
+      await api.setUser(user, { status: before.status, reason: before.reason, operator: desk.who.name });
+      await done();
+    }];
   });
 }
 
