@@ -162,7 +162,11 @@ async fn invalid_price_is_refused() {
 
 #[tokio::test]
 async fn revenue_is_summed_by_status_and_currency() {
-    let world = world().await;
+    let world = World::new().await;
+    let price = json!({ "unit_amount": 4990, "currency": "EUR" });
+    // Enough for two units of each buyer in any shard.
+    let members = json!({ "price": price, "user_cap": 3 });
+    world.sale_with("s", 80, members).await;
     let money = async || {
         world
             .admin("GET", "/sales/s/money", &Value::Null)
