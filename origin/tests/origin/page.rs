@@ -49,7 +49,7 @@ async fn web_pages_need_no_token_and_have_a_strict_csp() {
 async fn every_admin_page_file_is_served_without_html_sinks() {
     let world = World::new().await;
     for (page, folder, count) in [
-        ("/ui", "app/src/console/page", 25),
+        ("/ui", "app/src/console/page", 27),
         ("/links/ui", "links/src/http/page", 14),
         ("/events/page", "events/src/http/page", 4),
         ("/fitment/ui", "fitment/src/http/page", 1),
