@@ -1,5 +1,6 @@
 //! What gateways report about themselves; see [`weir_scripts::gateway_report`].
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis::from_redis_value;
@@ -130,7 +131,7 @@ pub async fn read(redis: &Redis, now_ms: u64) -> Result<Vec<Report>, CallError> 
 
 /// The latest report of each configuration in use, with unique names of gateways.
 fn current(mut reports: Vec<Report>) -> Vec<Report> {
-    reports.sort_by(|a, b| b.filter.at_ms.cmp(&a.filter.at_ms));
+    reports.sort_by_key(|report| Reverse(report.filter.at_ms));
     let mut newest = BTreeMap::new();
     let mut existing = BTreeSet::new();
     let mut names = BTreeMap::<_, BTreeSet<String>>::new();
