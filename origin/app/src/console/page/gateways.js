@@ -71,7 +71,7 @@ export async function gateways(desk) {
       refresh(list, names.length > 0
         ? table("gateways", ["Gateway", "Version", "Filters", "#Rules", "#Rooms", "Reported"], found.gateways.map((one) => gatewayRow(one, now)), names)
         : empty("no-gateways", "No gateway has reported in the last two minutes. A gateway reports from its first request on."));
-      refresh(more, found.gateways.map((one) => el("details", { class: "card", "data-key": one.name }, el("summary", {}, `What ${one.name} runs`), itemsOf(one))));
+      refresh(more, found.gateways.map((one) => el("details", { class: "card", "data-key": one.name }, el("summary", {}, `Running on ${one.name}`), itemsOf(one))));
       replace(said);
     } catch (error) {
       replace(said, complaint(error));

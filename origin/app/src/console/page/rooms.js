@@ -235,7 +235,7 @@ function find(show) {
     document.querySelector(`[data-room="${name.value}"]`).scrollIntoView({ block: "nearest" });
     return null;
   });
-  const hint = "The list has rooms with saved settings, and those of gateways that have reported in the last two minutes.";
+  const hint = "The list has rooms with saved settings, and rooms of gateways that have reported in the last two minutes.";
   return el("form", { class: "card", id: "find-room", novalidate: true, onsubmit: look }, said, el("div", { class: "together" }, field("Show another room", name, hint), submit));
 }
 
