@@ -41,7 +41,8 @@ pub struct RedisSettings {
     /// The kind of Redis: `single` unless set.
     #[serde(default)]
     pub kind: Kind,
-    /// `host:port`. For a cluster, some nodes that are up when Envoy starts; they report the other nodes.
+    /// `host:port`. For a cluster, some nodes that are up when Envoy starts; they report the other nodes. For `replicated`,
+    /// all nodes.
     pub addresses: Vec<String>,
     /// TLS settings. Without them, connections use plain TCP.
     #[serde(default)]
@@ -57,7 +58,7 @@ pub struct RedisSettings {
     #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
     /// The socket of a listener with `weir.worker_redis` and `tcp_proxy`, on which the workers themselves call this Redis:
-    /// `@name` or a path. Without it, the module's thread sends all calls. Only for the kind `single`.
+    /// `@name` or a path. Without it, the module's thread sends all calls. Not for the kind `cluster`.
     #[serde(default)]
     pub worker_socket: Option<String>,
 }
@@ -73,6 +74,8 @@ pub enum Kind {
     /// One server, with or without replicas.
     #[default]
     Single,
+    /// A primary with at least two replicas: connections use the primary, also after a failover.
+    Replicated,
     /// Redis Cluster.
     Cluster,
 }
@@ -192,8 +195,11 @@ impl RedisSettings {
             (Kind::Single, 2..) => {
                 return refuse(
                     "addresses",
-                    "must have exactly one, unless the kind is cluster",
+                    "must have exactly one, unless the kind is replicated or cluster",
                 );
+            }
+            (Kind::Replicated, ..3) => {
+                return refuse("addresses", "must have all nodes, at least three");
             }
             _ => {}
         }
@@ -204,7 +210,7 @@ impl RedisSettings {
             }
         }
         if self.kind == Kind::Cluster && self.worker_socket.is_some() {
-            return refuse("worker_socket", "needs the kind single");
+            return refuse("worker_socket", "cannot be used with the kind cluster");
         }
         if self.username.is_some() && self.password.is_none() {
             return refuse("username", "needs a password");
@@ -271,6 +277,10 @@ mod tests {
             (
                 r#"{"redis":[{"name":"r","addresses":["a:1"],"connect_timeout_ms":0}]}"#,
                 "native.redis[0].connect_timeout_ms",
+            ),
+            (
+                r#"{"redis":[{"name":"r","kind":"replicated","addresses":["a:1","b:1"]}]}"#,
+                "native.redis[0].addresses",
             ),
             (r#"{"redis":[{"addresses":["a:1"]}]}"#, "native.redis[0]"),
             ("1", "native"),

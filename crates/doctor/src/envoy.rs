@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::tree::{at, field, list, text, type_of};
+use crate::tree::{at, field, list, number, text, type_of};
+
+/// `ROLE\r\n` in hexadecimal, as a health check writes it.
+const ROLE: &str = "524F4C450D0A";
 
 /// Why a configuration could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +229,7 @@ impl<'a> Cluster<'a> {
     pub(crate) fn addresses(&self) -> Vec<String> {
         let address = |address: &Value| {
             let host = text(address, "socket_address.address")?;
-            let port = crate::tree::number(address, "socket_address.port_value")?;
+            let port = number(address, "socket_address.port_value")?;
             Some(format!("{host}:{port}"))
         };
         self.endpoints().filter_map(address).collect()
@@ -235,5 +238,14 @@ impl<'a> Cluster<'a> {
     /// Whether it is a Redis Cluster, whose nodes Envoy discovers.
     pub(crate) fn is_redis_cluster(&self) -> bool {
         text(self.value, "cluster_type.name") == Some("envoy.clusters.redis")
+    }
+
+    /// Whether Envoy asks each server for its role, and never uses one that fails this check: see
+    /// `envoy/snippets/redis-replicated.yaml`.
+    pub(crate) fn follows_primary(&self) -> bool {
+        let asks = |check: &Value| text(check, "tcp_health_check.send.text") == Some(ROLE);
+        let threshold = at(self.value, "common_lb_config.healthy_panic_threshold");
+        list(self.value, "health_checks").iter().any(asks)
+            && threshold.is_some_and(|value| number(value, "value").unwrap_or(0) == 0)
     }
 }

@@ -8,7 +8,7 @@
 use crate::certificates::Certificates;
 use crate::envoy::EnvoyConfig;
 use crate::fault::FaultProxy;
-use crate::redis::{self, Access, Lock, RedisKind, RedisOptions, RedisServer};
+use crate::redis::{self, Access, Lock, RedisKind, RedisOptions, RedisServer, ReplicatedSet};
 use crate::report::Reporter;
 use crate::{ports, secrets, tools};
 use ::redis::IntoConnectionInfo;
@@ -23,6 +23,8 @@ pub struct Backing {
     pub server: Option<RedisServer>,
     /// The nodes of the own cluster.
     pub cluster: Vec<RedisServer>,
+    /// The own primary with its replicas.
+    pub replicated: Option<ReplicatedSet>,
     /// For the origin and tests: the URL, or the nodes' URLs, comma-separated.
     pub access: Access,
     /// Variables for Envoy.
@@ -61,6 +63,7 @@ impl Backing {
         Ok(Self {
             server: None,
             cluster: Vec::new(),
+            replicated: None,
             access: Access::plain(format!("redis://{host}:{port}")),
             variables: Vec::new(),
             host,
@@ -79,6 +82,9 @@ impl Backing {
         if kind == RedisKind::Cluster {
             return Self::start_cluster(&tool, dir).await;
         }
+        if kind == RedisKind::Replicated {
+            return Self::start_replicated(&tool, dir).await;
+        }
         let port = port.map_or_else(ports::free, Ok)?;
         let mut options = RedisOptions::durable(port, &dir.join("redis"), &dir.join("redis.log"));
         options.durable = kind != RedisKind::Forgetful;
@@ -96,6 +102,7 @@ impl Backing {
             access: server.access().clone(),
             server: Some(server),
             cluster: Vec::new(),
+            replicated: None,
             variables,
             host: "127.0.0.1".to_owned(),
             port,
@@ -109,7 +116,22 @@ impl Backing {
             server: None,
             port: cluster[0].port(),
             cluster,
+            replicated: None,
             access: Access::plain(urls.join(",")),
+            variables: Vec::new(),
+            host: "127.0.0.1".to_owned(),
+        })
+    }
+
+    async fn start_replicated(tool: &tools::Redis, dir: &Path) -> Result<Self> {
+        let set = redis::start_replicated(tool, dir).await?;
+        let urls: Vec<String> = set.nodes.iter().map(RedisServer::url).collect();
+        Ok(Self {
+            server: None,
+            cluster: Vec::new(),
+            port: set.nodes[0].port(),
+            replicated: Some(set),
+            access: Access::plain(format!("replicated:{}", urls.join(","))),
             variables: Vec::new(),
             host: "127.0.0.1".to_owned(),
         })
@@ -117,7 +139,9 @@ impl Backing {
 
     /// All own servers.
     pub(crate) fn servers(&mut self) -> impl Iterator<Item = &mut RedisServer> {
-        self.server.iter_mut().chain(&mut self.cluster)
+        let replicated = self.replicated.iter_mut().flat_map(|set| &mut set.nodes);
+        let single = self.server.iter_mut().chain(&mut self.cluster);
+        single.chain(replicated)
     }
 
     /// Makes all clients use a proxy on this port of 127.0.0.1 in place of the Redis.
@@ -145,8 +169,8 @@ impl Backing {
     async fn start_proxy(&self) -> Result<FaultProxy> {
         // Cluster nodes announce their own addresses, which bypass any proxy.
         ensure!(
-            self.cluster.is_empty(),
-            "the fault proxy does not support a cluster"
+            self.cluster.is_empty() && self.replicated.is_none(),
+            "the fault proxy supports only one server"
         );
         FaultProxy::start(ports::free()?, ([127, 0, 0, 1], self.port).into()).await
     }
@@ -156,6 +180,9 @@ impl Backing {
         let ports: Vec<u16> = self.cluster.iter().map(RedisServer::port).collect();
         if let Ok(ports) = ports.try_into() {
             return config.redis_cluster(ports);
+        }
+        if let Some(set) = &self.replicated {
+            return config.redis_replicated(set.nodes.iter().map(RedisServer::port));
         }
         let config = match &self.access.ca {
             Some(ca) => config.redis_tls(ca)?,

@@ -36,6 +36,8 @@ pub enum RedisKind {
     Secured,
     /// A Redis Cluster of three nodes, each like `Durable`.
     Cluster,
+    /// A primary and two replicas, each like `Durable`, with Sentinel.
+    Replicated,
 }
 
 /// TLS with a password.
@@ -70,6 +72,8 @@ pub struct RedisOptions {
     pub bus_port: Option<u16>,
     /// Its own clock, if it has one.
     pub clock: Option<tools::Clock>,
+    /// The primary's port, for a replica.
+    pub replica_of: Option<u16>,
 }
 
 impl RedisOptions {
@@ -83,6 +87,7 @@ impl RedisOptions {
             lock: None,
             bus_port: None,
             clock: None,
+            replica_of: None,
         }
     }
 
@@ -117,6 +122,8 @@ impl RedisOptions {
         let durable = if self.durable { "yes" } else { "no" };
         // Only the append-only file: it contains every write, a snapshot does not.
         let mut text = format!("bind 127.0.0.1\ndaemonize no\nsave \"\"\nappendonly {durable}\n");
+        // The first synchronization of a replica would otherwise start after 5 s.
+        text += "repl-diskless-sync-delay 0\n";
         match &self.lock {
             None => text += &format!("port {port}\n"),
             Some(Lock {
@@ -137,6 +144,9 @@ impl RedisOptions {
         }
         if let Some(bus_port) = self.bus_port {
             text += &format!("cluster-enabled yes\ncluster-port {bus_port}\n");
+        }
+        if let Some(primary) = self.replica_of {
+            text += &format!("replicaof 127.0.0.1 {primary}\n");
         }
         text
     }
@@ -280,6 +290,65 @@ impl RedisServer {
     pub fn check(&mut self) -> Result<(), DiedChild> {
         self.process.check()
     }
+}
+
+/// A primary with two replicas, and the Sentinel that replaces the primary.
+#[derive(Debug)]
+pub struct ReplicatedSet {
+    /// The nodes; the first one is the primary at the start.
+    pub nodes: Vec<RedisServer>,
+    /// Sentinel.
+    pub sentinel: Process,
+}
+
+/// How long Sentinel waits for an answer of the primary before it starts a failover.
+const DOWN_AFTER_MS: u32 = 1_000;
+
+/// Starts the nodes and Sentinel, each with its own folder and log in `dir`, and waits until the replicas are connected and
+/// Sentinel has found them.
+pub async fn start_replicated(tool: &tools::Redis, dir: &Path) -> Result<ReplicatedSet> {
+    let mut nodes: Vec<RedisServer> = Vec::new();
+    for n in 0..3 {
+        let (node_dir, log) = (
+            dir.join(format!("redis-{n}")),
+            dir.join(format!("redis-{n}.log")),
+        );
+        let options = RedisOptions {
+            replica_of: nodes.first().map(RedisServer::port),
+            ..RedisOptions::durable(ports::free()?, &node_dir, &log)
+        };
+        nodes.push(RedisServer::start_with(tool, &options).await?);
+    }
+    let (port, primary) = (ports::free()?, nodes[0].port());
+    let sentinel_dir = std::path::absolute(dir.join("sentinel"))?;
+    std::fs::create_dir_all(&sentinel_dir)?;
+    let config = sentinel_dir.join("sentinel.conf");
+    let text = format!(
+        "bind 127.0.0.1\nport {port}\ndir \"{}\"\nsentinel monitor weir 127.0.0.1 {primary} 1\n\
+         sentinel down-after-milliseconds weir {DOWN_AFTER_MS}\nsentinel failover-timeout weir 10000\n",
+        sentinel_dir.display()
+    );
+    std::fs::write(&config, text)?;
+    let binary = tool.path.clone();
+    let make = move || {
+        let mut command = Command::new(&binary);
+        command.arg(&config).arg("--sentinel");
+        command
+    };
+    let mut sentinel = Process::start("redis-sentinel", &dir.join("sentinel.log"), make)?;
+    let access = Access::plain(format!("redis://127.0.0.1:{port}"));
+    let has_replicas = || async {
+        let count = async {
+            let mut connection = access.connect().await?;
+            let mut replicas = redis::cmd("SENTINEL");
+            replicas.arg("REPLICAS").arg("weir");
+            let replicas: Vec<redis::Value> = replicas.query_async(&mut connection).await?;
+            anyhow::Ok(replicas.len())
+        };
+        count.await.is_ok_and(|count| count == 2)
+    };
+    sentinel.wait_ready(READY_LIMIT, has_replicas).await?;
+    Ok(ReplicatedSet { nodes, sentinel })
 }
 
 /// Starts the nodes of a Redis Cluster, each with its own folder and log in `dir`. Assigns a third of the slots to

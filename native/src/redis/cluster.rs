@@ -165,7 +165,7 @@ impl Cluster {
         if let Some(node) = nodes.get(address) {
             return Rc::clone(node);
         }
-        let node = Rc::new(Server::new(address.to_owned(), self.dial.clone()));
+        let node = Rc::new(Server::new(vec![address.to_owned()], self.dial.clone()));
         nodes.insert(address.to_owned(), Rc::clone(&node));
         node
     }

@@ -81,6 +81,25 @@ impl Connection {
         }
     }
 
+    /// Checks that the server is a primary with a replica. A former primary that returns also calls itself a primary for some
+    /// seconds, but has no replica.
+    pub(super) async fn check_primary(
+        &mut self,
+        address: &str,
+        deadline: Instant,
+    ) -> Result<(), DefiniteFailure> {
+        let reply = self.call(b"*1\r\n$4\r\nROLE\r\n", 1, deadline).await;
+        let reply = reply.map_err(|failure| {
+            DefiniteFailure::Refused(format!("no role from {address}: {failure}"))
+        })?;
+        match is_primary_with_replica(&reply) {
+            true => Ok(()),
+            false => Err(DefiniteFailure::Refused(format!(
+                "{address} is not a primary with a replica"
+            ))),
+        }
+    }
+
     /// Sends commands and waits for `count` replies. Reuse the connection only if [`is_good`] returns `true`.
     pub(super) async fn call(&mut self, commands: &[u8], count: usize, deadline: Instant) -> Reply {
         let replies = with_deadline(deadline, self.exchange(commands, count)).await;
@@ -125,6 +144,13 @@ impl Connection {
             Poll::Pending
         )
     }
+}
+
+/// Reads a reply to `ROLE` like the health check of `envoy/snippets/redis-replicated.yaml`.
+fn is_primary_with_replica(role: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(role);
+    let rest = text.split_once("$6\r\nmaster\r\n");
+    rest.is_some_and(|(_, rest)| rest.contains("*3\r\n$"))
 }
 
 fn no_connection(address: &str, error: &io::Error) -> DefiniteFailure {

@@ -1,4 +1,4 @@
-//! Connections to one Redis server, or to the nodes of one cluster.
+//! Connections to one Redis server, to the primary of a replicated set, or to the nodes of one cluster.
 //!
 //! Calls and replies are bytes; the client parses only where frames end. As with the bridge of the WebAssembly filters,
 //! a connection serves one call at a time. It is reused only after a successful call, so a reply never reaches another
@@ -67,7 +67,7 @@ impl Plan {
     }
 }
 
-/// One engine host's connections to one Redis server or cluster.
+/// One engine host's connections to one Redis.
 pub struct Client {
     kind: ClientKind,
 }
@@ -80,13 +80,13 @@ enum ClientKind {
 impl Client {
     /// Creates a client that connects at its first call.
     pub fn new(plan: &Plan) -> Self {
-        let server = |address: &String| Server::new(address.clone(), plan.dial.clone());
-        let servers: Vec<Server> = plan.addresses.iter().map(server).collect();
-        let kind = match (plan.kind, <[Server; 1]>::try_from(servers)) {
-            (Kind::Single, Ok([server])) => ClientKind::Single(server),
-            (_, servers) => {
-                let servers = servers.map_or_else(|many| many, Vec::from);
-                ClientKind::Cluster(Cluster::new(servers, plan.dial.clone()))
+        let server = |addresses| Server::new(addresses, plan.dial.clone());
+        let addresses = plan.addresses.clone();
+        let kind = match plan.kind {
+            Kind::Single | Kind::Replicated => ClientKind::Single(server(addresses)),
+            Kind::Cluster => {
+                let servers = addresses.into_iter().map(|address| server(vec![address]));
+                ClientKind::Cluster(Cluster::new(servers.collect(), plan.dial.clone()))
             }
         };
         Self { kind }

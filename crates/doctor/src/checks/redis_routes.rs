@@ -115,13 +115,13 @@ fn of_way(way: &BridgeRoute<'_>) -> Vec<Diagnostic> {
 
 fn several_addresses(way: &BridgeRoute<'_>) -> Option<Diagnostic> {
     let addresses = way.upstream.addresses();
-    let is_bad = !way.is_redis_proxy && addresses.len() > 1;
+    let is_bad = !way.is_redis_proxy && addresses.len() > 1 && !way.upstream.follows_primary();
     is_bad.then(|| {
         Diagnostic::error(
             "redis-several",
             way.upstream.place(),
             format!("it has {} addresses, and each connection uses one of them: each Redis would have only a part of the data", addresses.len()),
-            "use one address with a DNS name that follows a failover; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
+            "use one address with a DNS name that follows a failover, or the health check of envoy/snippets/redis-replicated.yaml; for a Redis Cluster see envoy/snippets/redis-cluster.yaml",
         )
     })
 }

@@ -35,6 +35,7 @@ const JWT: &str = "envoy/snippets/jwt.yaml";
 const CORS: &str = "envoy/snippets/cors.yaml";
 const REDIS_TLS: &str = "envoy/snippets/redis-tls.yaml";
 const REDIS_NODES: &str = "envoy/snippets/redis-cluster.yaml";
+const REDIS_REPLICATED: &str = "envoy/snippets/redis-replicated.yaml";
 
 // Names in the shipped files.
 /// The gate's filter name in `envoy/weir.yaml`.
@@ -287,6 +288,20 @@ impl EnvoyConfig {
                 .by_ref()
                 .enumerate()
                 .try_for_each(|(node, address)| tree::set_endpoint(cluster, node, address))
+        })
+    }
+
+    /// Follows the primary of the nodes on these ports of 127.0.0.1, as in `envoy/snippets/redis-replicated.yaml`. Instead of
+    /// [`EnvoyConfig::redis`].
+    pub fn redis_replicated(self, ports: impl Iterator<Item = u16>) -> Result<Self> {
+        let [mut clusters] = <[Value; 1]>::try_from(tree::read(REDIS_REPLICATED)?)
+            .ok()
+            .with_context(|| format!("{REDIS_REPLICATED} is not one document"))?;
+        let config = self.take_redis_cluster(&mut clusters)?;
+        config.edit_cluster(REDIS_CLUSTER, |cluster| {
+            ports.enumerate().try_for_each(|(node, port)| {
+                tree::set_endpoint(cluster, node, SocketAddr::from(([127, 0, 0, 1], port)))
+            })
         })
     }
 

@@ -54,7 +54,7 @@ impl std::fmt::Debug for Redis {
 pub enum UrlError {
     /// It is not a Redis URL.
     #[error(
-        "invalid Redis URL: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; separate the nodes of a Redis Cluster by commas; Sentinel is not supported"
+        "invalid Redis URL: write redis://[USER:PASSWORD@]HOST[:PORT], or rediss://… for TLS; separate the nodes of a Redis Cluster by commas; with Sentinel, write replicated:redis://…,redis://… with all nodes"
     )]
     Form,
     /// It names a database other than 0, which gateways do not use.
@@ -115,13 +115,13 @@ impl CallError {
 }
 
 impl Redis {
-    /// Creates a client of the Redis at `url`, or of the cluster at several comma-separated URLs. All keys start with
-    /// `prefix`. It connects at first use, so Redis may be down now. Needs a tokio runtime.
+    /// Creates a client of the Redis at `url`, or of the cluster at several comma-separated URLs; after `replicated:`, of the
+    /// primary of a replicated set. All keys start with `prefix`. It connects at first use, so Redis may be down now. Needs a tokio runtime.
     ///
     /// # Errors
     /// When `url` is not a Redis URL, or names a database.
     pub fn new(url: &str, prefix: &str) -> Result<Self, UrlError> {
-        let addresses = url.split(',').map(address_of);
+        let addresses = nodes_of(url).map(address_of);
         let addresses = addresses.collect::<Result<Vec<_>, UrlError>>()?;
         Ok(Self {
             connection: Connection::open(url).map_err(|_| UrlError::Form)?,
@@ -249,6 +249,17 @@ impl Redis {
             other => other,
         }
     }
+}
+
+/// The URLs in `--redis-url`.
+pub fn nodes_of(urls: &str) -> impl Iterator<Item = &str> {
+    let urls = urls.strip_prefix(connection::REPLICATED).unwrap_or(urls);
+    urls.split(',').map(str::trim)
+}
+
+/// Whether `--redis-url` lists the nodes of a replicated set.
+pub fn is_replicated(urls: &str) -> bool {
+    urls.starts_with(connection::REPLICATED)
 }
 
 /// The address in a URL, without user and password.

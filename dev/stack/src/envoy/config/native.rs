@@ -391,9 +391,14 @@ fn redis_of(name: &str, bridge: &Value, upstream: &Value) -> Result<Value> {
     let is_cluster = bridge.to_string().contains(REDIS_PROXY);
     let timeout = upstream["connect_timeout"].as_str().unwrap_or("1s");
     let timeout_s: f64 = timeout.trim_end_matches('s').parse()?;
+    let kind = match (is_cluster, addresses.len()) {
+        (true, _) => "cluster",
+        (false, 1) => "single",
+        (false, _) => "replicated",
+    };
     let mut redis = json!({
         "name": name,
-        "kind": if is_cluster { "cluster" } else { "single" },
+        "kind": kind,
         "addresses": addresses,
         "connect_timeout_ms": (timeout_s * 1_000.0).round() as u64,
     });
