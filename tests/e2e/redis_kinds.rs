@@ -1,12 +1,13 @@
 //! The storm with every kind of Redis that the shipped files support.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use redis::Role;
 use tokio::time::sleep;
 use weir_stack::Stack;
 use weir_stack::native::Host;
-use weir_stack::redis::RedisKind;
+use weir_stack::redis::{RedisKind, RedisServer};
 use weir_tests::{Crowd, buy, faulty, redis_connections, sold_out_exactly, until, users, verdict};
 
 const STOCK: u64 = 300;
@@ -70,6 +71,103 @@ async fn sale_is_exact_after_a_cluster_node_restarts() -> Result<()> {
     stack.redis.cluster[1].start_again().await?;
     crowd.finish().await?;
     assert_eq!(sold_out_exactly(&stack, "node").await?.orders, STOCK);
+    stack.check_children()?;
+    Ok(())
+}
+
+/// The number of scripts that ran on each node of a replicated set.
+async fn scripts(node: &RedisServer) -> Result<u64> {
+    let calls = node.command_calls().await?;
+    Ok(calls.get("evalsha").copied().unwrap_or(0) + calls.get("eval").copied().unwrap_or(0))
+}
+
+async fn role(node: &RedisServer) -> Result<Role> {
+    let mut connection = node.connection().await?;
+    Ok(redis::cmd("ROLE").query_async(&mut connection).await?)
+}
+
+/// Waits until Sentinel has promoted a replica; returns its index.
+async fn promoted(nodes: &[RedisServer]) -> Result<usize> {
+    let end = Instant::now() + PROMOTION_LIMIT;
+    loop {
+        for (index, node) in nodes.iter().enumerate().skip(1) {
+            if matches!(role(node).await?, Role::Primary { .. }) {
+                return Ok(index);
+            }
+        }
+        ensure!(Instant::now() < end, "Sentinel has not promoted a replica");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until a new user's order is accepted.
+async fn first_order(stack: &Stack, sale: &str, prefix: &str) -> Result<()> {
+    let end = Instant::now() + PROMOTION_LIMIT;
+    for n in 0.. {
+        let answer = buy(stack, sale, &format!("{prefix}-{n}")).await?;
+        if answer.status == 201 {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "no order is accepted: {answer:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// Sentinel's own time, which depends on its settings and the machine.
+const PROMOTION_LIMIT: Duration = Duration::from_secs(30);
+
+/// How soon after a promotion a gateway and the origin use the new primary.
+const FOLLOW_LIMIT: Duration = Duration::from_secs(5);
+
+/// More than the crowd takes, so that units remain after the failover.
+const LARGE_STOCK: u64 = 2_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sale_follows_a_promoted_replica_and_is_exact() -> Result<()> {
+    let mut stack = faulty("sentinel")
+        .redis_kind(RedisKind::Replicated)
+        .start()
+        .await?;
+    stack.open_sale("sentinel", LARGE_STOCK, SHARDS).await?;
+    let crowd = Crowd::start(&stack, "sentinel", users(0..USERS), CONNECTIONS);
+    crowd.until_done(USERS / 20).await?;
+    let set = stack.redis.replicated.as_mut().context("no set")?;
+    set.nodes[0].kill();
+    let killed = Instant::now();
+    let primary = promoted(&set.nodes).await?;
+    let since_promotion = Instant::now();
+    first_order(&stack, "sentinel", "after").await?;
+    let followed = since_promotion.elapsed();
+    eprintln!(
+        "promoted {:?} after the kill; an order {followed:?} after the promotion",
+        since_promotion.duration_since(killed),
+    );
+    ensure!(followed < FOLLOW_LIMIT, "followed only after {followed:?}");
+
+    // The former primary returns as a primary, until Sentinel demotes it. No script may run there meanwhile.
+    let set = stack.redis.replicated.as_mut().context("no set")?;
+    set.nodes[0].start_again().await?;
+    ensure!(
+        matches!(role(&set.nodes[0]).await?, Role::Primary { .. }),
+        "it did not return as a primary, so this test shows nothing"
+    );
+    let end = Instant::now() + PROMOTION_LIMIT;
+    while matches!(role(&set.nodes[0]).await?, Role::Primary { .. }) {
+        assert_eq!(
+            scripts(&set.nodes[0]).await?,
+            0,
+            "a gateway or the origin uses it"
+        );
+        ensure!(Instant::now() < end, "Sentinel has not demoted it");
+        sleep(Duration::from_millis(100)).await;
+    }
+    ensure!(scripts(&set.nodes[primary]).await? > 0);
+    crowd.finish().await?;
+    assert_eq!(
+        sold_out_exactly(&stack, "sentinel").await?.orders,
+        LARGE_STOCK
+    );
     stack.check_children()?;
     Ok(())
 }

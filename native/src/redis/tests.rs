@@ -14,6 +14,8 @@ const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
 enum ServerAction {
     /// Writes this to each call.
     Say(&'static [u8]),
+    /// Writes this to `ROLE`, and `+OK` to other calls.
+    Role(&'static [u8]),
     /// Writes nothing.
     Silence,
     /// Closes the connection at the first call.
@@ -35,6 +37,11 @@ async fn server(acts: &[ServerAction]) -> SocketAddr {
                 while stream.read(&mut buffer).await.is_ok_and(|count| count > 0) {
                     match act {
                         ServerAction::Say(reply) => stream.write_all(reply).await.unwrap(),
+                        ServerAction::Role(role) => {
+                            let is_role = buffer.starts_with(b"*1\r\n$4\r\nROLE\r\n");
+                            let reply = if is_role { role } else { b"+OK\r\n" };
+                            stream.write_all(reply).await.unwrap();
+                        }
                         ServerAction::SayAndClose(reply) => {
                             return stream.write_all(reply).await.unwrap();
                         }
@@ -151,6 +158,32 @@ fn server_error_closes_its_connection() {
         for _ in 0..2 {
             assert!(ask(&client, GET).await.unwrap().starts_with(b"-NOSCRIPT"));
         }
+    });
+}
+
+#[test]
+fn replicated_set_is_called_at_its_primary_after_a_failover() {
+    const PRIMARY: &[u8] =
+        b"*3\r\n$6\r\nmaster\r\n:7\r\n*1\r\n*3\r\n$9\r\n127.0.0.1\r\n$1\r\n1\r\n$1\r\n7\r\n";
+    const RETURNED: &[u8] = b"*3\r\n$6\r\nmaster\r\n:7\r\n*0\r\n";
+    const REPLICA: &[u8] =
+        b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$9\r\nconnected\r\n:7\r\n";
+    run(async {
+        let first = server(&[ServerAction::Role(REPLICA), ServerAction::Role(PRIMARY)]).await;
+        let second = server(&[ServerAction::Role(RETURNED)]).await;
+        let third = server(&[ServerAction::SayAndClose(PRIMARY)]).await;
+        let json = format!(
+            r#"{{"name":"r","kind":"replicated","addresses":["{first}","{second}","{third}"]}}"#
+        );
+        let settings = serde_json::from_str(&json).unwrap();
+        let client = Client::new(&Plan::new("p", &settings).unwrap());
+        // The third is the primary, and dies at the call.
+        assert_eq!(ask(&client, GET).await, unknown(UnknownFailure::Lost));
+        assert_eq!(
+            ask(&client, GET).await.unwrap(),
+            b"+OK\r\n",
+            "the first took over"
+        );
     });
 }
 

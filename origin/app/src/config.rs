@@ -41,6 +41,8 @@ use crate::secret::{self, KeyNames, SecretError, Variables};
 #[cfg(feature = "shard-proxy")]
 use crate::shard_proxy::ShardProxyCommand;
 use crate::traces::TraceConfig;
+#[cfg(feature = "up")]
+use crate::up::UpCommand;
 
 /// Variable with the admin token.
 pub const ADMIN_TOKEN: &str = "WEIR_ADMIN_TOKEN";
@@ -127,8 +129,8 @@ pub struct Config {
     )]
     pub database_url: String,
 
-    /// Redis of the gateways: one URL, or comma-separated nodes of a Redis Cluster. rediss:// uses TLS with the
-    /// system's CAs or those in `SSL_CERT_FILE`
+    /// Redis of the gateways: one URL, comma-separated nodes of a Redis Cluster, or replicated: and the comma-separated
+    /// nodes of a primary with replicas. rediss:// uses TLS with the system's CAs or those in `SSL_CERT_FILE`
     #[arg(
         long,
         env = "WEIR_REDIS_URL",
@@ -229,6 +231,9 @@ pub enum Command {
     /// Run a Redis-compatible proxy for stock and click limits in edge objects
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),
+    /// Run Redis, the origin, Envoy and a sample shop on this machine; needs redis-server and envoy
+    #[cfg(feature = "up")]
+    Up(UpCommand),
     /// Apply the migrations of all domains to the SQL database, and exit
     Migrate,
     /// Create the secrets of gateways and origin in Kubernetes, or add missing ones; existing ones stay

@@ -101,6 +101,16 @@ struct File {
 /// # Errors
 /// When a file exists already or cannot be written. It then writes none of the remaining files.
 pub fn run(command: &InitCommand) -> Result<()> {
+    write_files(command)?;
+    print!("{}", next(command));
+    Ok(())
+}
+
+/// Writes the files.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn write_files(command: &InitCommand) -> Result<()> {
     let files = files(command)?;
     let folder = &command.folder;
     fs::create_dir_all(folder)
@@ -121,7 +131,6 @@ pub fn run(command: &InitCommand) -> Result<()> {
             "warning: the folder \"{filters}\" does not exist: put the filters there, or set --filters"
         );
     }
-    print!("{}", next(command));
     Ok(())
 }
 

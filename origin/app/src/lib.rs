@@ -11,7 +11,7 @@
 //! | `product_changes` | product changes for fitment and history, by collectors and a signed webhook |
 //! | `change_events` | outbox to events: changes as events |
 //! | `rebuild_history` | the command that rebuilds cold lists from the event archive |
-//! | `doctor`, `init` | the commands that check a setup and write one |
+//! | `doctor`, `init`, `up` | the commands that check a setup, write one, and run one on this machine |
 //! | `kubernetes_secret` | the command that creates secrets in a cluster |
 //!
 //! Each domain is a crate (`weir-origin-sales`, …) with its own router, state, store, jobs, metrics and configuration.
@@ -39,6 +39,8 @@ mod product_changes;
 #[cfg(all(feature = "archive", feature = "history"))]
 pub mod rebuild_history;
 pub mod run;
+#[cfg(feature = "up")]
+pub mod up;
 mod variables;
 #[cfg(all(feature = "events", feature = "history"))]
 pub mod views;

@@ -45,6 +45,8 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             start_logs()?;
             runtime()?.block_on(crate::kubernetes_secret::run(command))?;
         }
+        #[cfg(feature = "up")]
+        Some(Command::Up(command)) => runtime()?.block_on(crate::up::run(command))?,
         Some(Command::Migrate) => {
             start_logs()?;
             runtime()?.block_on(migrate(config))?;

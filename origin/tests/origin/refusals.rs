@@ -135,6 +135,7 @@ async fn url_with_a_database_is_refused_before_it_is_used() {
     for bad in [
         "http://h:6379",
         "redis-sentinel://h:26379",
+        "replicated:h:6379",
         "127.0.0.1:6379",
     ] {
         assert!(
@@ -146,6 +147,7 @@ async fn url_with_a_database_is_refused_before_it_is_used() {
         "redis://h:6379",
         "redis://u:p@h:6379/0",
         "redis://h:1,redis://h:2",
+        "replicated:redis://h:1,redis://h:2,redis://h:3",
     ] {
         assert_eq!(new(good), Ok(()), "{good}");
     }

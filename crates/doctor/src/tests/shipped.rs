@@ -128,6 +128,26 @@ fn redis_cluster_needs_the_cluster_topology() {
     assert_eq!(words(&wrong), ["redis-proxy"]);
 }
 
+#[test]
+fn replicated_redis_needs_the_check_of_its_role() {
+    let mut facts = origin();
+    let nodes = ["redis-1:6379", "redis-2:6379", "redis-3:6379"];
+    facts.redis_addresses = nodes.map(str::to_owned).into();
+    let mut tree = shipped("weir.yaml");
+    drop_named(&mut tree, CLUSTERS, "weir_redis_upstream");
+    let snippet = documents("snippets/redis-replicated.yaml");
+    let clusters = at(&mut tree, CLUSTERS).as_array_mut().unwrap();
+    clusters.push(snippet[0]["clusters"][0].clone());
+    let right = found(tree.clone(), &facts, &redis(), &environment());
+    assert_eq!(words(&right), [""; 0]);
+    for field in ["health_checks", "common_lb_config"] {
+        let mut tree = tree.clone();
+        drop_field(named(&mut tree, "weir_redis_upstream"), "", field);
+        let wrong = found(tree, &facts, &redis(), &environment());
+        assert_eq!(words(&wrong), ["redis-several"], "{field}");
+    }
+}
+
 /// The format of `/config_dump`, with routes received over the network.
 fn dump(tree: &Value) -> Value {
     let mut bootstrap = tree.clone();

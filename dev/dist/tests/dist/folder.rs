@@ -46,6 +46,20 @@ async fn dist_folder_runs_limits_links_and_sales_on_each_envoy() -> Result<()> {
     Ok(())
 }
 
+/// The goal that a newcomer gets a limit, a link and a sale in.
+const FIVE_MINUTES: Duration = Duration::from_secs(300);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_command_runs_everything_with_an_empty_path() -> Result<()> {
+    let temp = tempfile::tempdir()?;
+    let folder = make(&temp.path().join("dist"), Build::Fast)?;
+    let envoy = Envoy::of_version(ENVOY_VERSION, &mut Console)?;
+    let took = five_minutes::check_up(&folder, &envoy).await?;
+    eprintln!("limits, a link and a sale {took:?} after the command");
+    assert!(took < FIVE_MINUTES, "{took:?}");
+    Ok(())
+}
+
 /// systemd verifies the unit, with the release's binary in place.
 #[test]
 fn systemd_accepts_the_unit() -> Result<()> {

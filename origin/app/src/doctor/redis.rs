@@ -9,9 +9,9 @@ use weir_scripts::{Call, RefusalKind};
 
 use crate::redis::policy::info_field;
 use crate::redis::tls::check_certificate;
-use crate::redis::{CallError, Redis, UrlError, address_of};
+use crate::redis::{CallError, Redis, UrlError, address_of, is_replicated, nodes_of};
 
-/// Reads facts from each node of the comma-separated `urls`: as the origin, and as gateways with these logins.
+/// Reads facts from each node of `urls`, except the replicas of a replicated set: as the origin, and as gateways with these logins.
 ///
 /// # Errors
 /// When an URL is not a Redis URL. A node that does not answer is a fact, not an error.
@@ -21,13 +21,17 @@ pub(super) async fn ask(
     logins: &[Login],
 ) -> Result<Vec<RedisFacts>, UrlError> {
     let mut nodes = Vec::new();
-    for url in urls.split(',').map(str::trim) {
+    for url in nodes_of(urls) {
         // The address contains no password.
         let address = address_of(url)?;
         let redis = Redis::new(url, prefix)?;
         let response = read_facts(&redis, address.clone()).await;
         let response = response.unwrap_or_else(|error| unreachable(address.clone(), &error));
         let is_away = response.away.is_some();
+        // Replicas of a replicated set rightly refuse writes.
+        if is_replicated(urls) && response.is_replica == Some(true) {
+            continue;
+        }
         nodes.push(response);
         // An address that does not answer is reported once, not once per login.
         let logins = logins.iter().filter(|_| !is_away);

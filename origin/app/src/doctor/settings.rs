@@ -8,6 +8,7 @@ use weir_doctor::facts::{NamedKey, OriginFacts};
 
 use crate::config::{ADMIN_TOKEN, Config};
 use crate::http::{AdminToken, PUBLIC_LIMIT};
+use crate::redis::nodes_of;
 #[cfg(feature = "sales")]
 use crate::sales::config::{CLAIM_SECRET, PAYMENT_SECRET};
 use crate::secret::{self, SecretError, Variables};
@@ -47,10 +48,7 @@ pub(crate) fn read(config: &Config, variables: Variables<'_>) -> (OriginFacts, V
         })
         .collect()
     });
-    let urls: Vec<_> = config.redis_url.split(',').map(str::trim).collect();
-    let infos = urls
-        .iter()
-        .filter_map(|url| (*url).into_connection_info().ok());
+    let infos = nodes_of(&config.redis_url).filter_map(|url| url.into_connection_info().ok());
     let facts = OriginFacts {
         port: config.listen.port(),
         admin_port: config.admin_listen.port(),
