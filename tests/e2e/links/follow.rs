@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use weir_stack::http::{self, Connection, Method};
@@ -33,6 +33,24 @@ async fn link_is_created_followed_and_counted() -> Result<()> {
             .any(|line| line == "weir_origin_clicks_total 51")
     })
     .await?;
+    gateways.check()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_report_is_read_on_a_host_without_links() -> Result<()> {
+    let mut gateways = SHIPPED.start().await?;
+    let report = json!({ "title": "Spring clicks", "days": 7 });
+    let report = gateways
+        .admin(Method::POST, "/link-reports", report, 201)
+        .await?;
+    let path = report["path"].as_str().context("no path")?;
+    // Links are at 127.0.0.1.
+    let other_host = gateways.authority(0).replace("127.0.0.1", "localhost");
+    let page = http::get(&format!("http://{other_host}{path}")).await?;
+    assert_eq!(page.status, 200);
+    assert!(page.text().contains("<h1>Spring clicks</h1>"));
+    let as_a_link = gateways.ask(0, path, &[]).await?;
+    assert_eq!(as_a_link.status, 404);
     gateways.check()
 }
 
