@@ -32,7 +32,7 @@ use weir_scripts::Call;
 use self::pace::Pace;
 use crate::effect::{BatchId, Effects, RedisId};
 use crate::event::StreamId;
-use crate::metrics::{Counter, Metrics};
+use crate::metrics::{Counter, DurationHistogram, Metrics};
 use crate::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, classify, is_noscript, read};
 use crate::refusals::Refusals;
 
@@ -121,16 +121,20 @@ pub struct Counts {
     batches: Counter,
     commands: Counter,
     requests: Counter,
+    /// For each batch, how long its oldest request has waited for the reply.
+    seconds: DurationHistogram,
 }
 
 impl Counts {
-    /// The counters `<name>_redis_batches_total`, `…_commands_total` and `…_requests_total`.
+    /// The counters `<name>_redis_batches_total`, `…_commands_total` and `…_requests_total`, and the histogram
+    /// `<name>_redis_seconds`.
     pub fn new(metrics: &mut Metrics, name: &str) -> Self {
         let mut counter = |subject: &str| metrics.counter(format!("{name}_redis_{subject}_total"));
         Self {
             batches: counter("batches"),
             commands: counter("commands"),
             requests: counter("requests"),
+            seconds: DurationHistogram::new(metrics, &format!("{name}_redis")),
         }
     }
 }
@@ -162,6 +166,8 @@ struct Batch<J> {
     calls: Vec<PlannedBatch<J>>,
     spelling: Spelling,
     sent_at_ms: u64,
+    /// How long its oldest request had waited before.
+    queued_ms: u64,
     /// Whether it had the maximum size.
     is_full: bool,
     /// The number of its requests.
@@ -432,6 +438,8 @@ impl<P: Plan> Pump<P> {
         effects: &mut Effects,
     ) -> Option<Vec<CompletedBatch<P::Job>>> {
         let batch = self.take_batch(id)?;
+        let sent_ms = now_ms.saturating_sub(batch.sent_at_ms);
+        self.counts.seconds.record_ms(batch.queued_ms + sent_ms);
         self.note_pace(&batch, reply.is_ok(), now_ms);
         match read(reply, batch.calls.len()) {
             Ok(values) => self.complete(batch, values, now_ms, effects),
@@ -566,6 +574,7 @@ impl<P: Plan> Pump<P> {
             calls,
             spelling,
             sent_at_ms: now_ms,
+            queued_ms: self.settings.deadline_ms - timeout_ms,
             is_full,
             len,
         };

@@ -205,7 +205,22 @@ fn requests_of_one_turn_are_sent_in_one_call_with_one_wake_up() {
     bench
         .metrics
         .collect(|index, count| counted.push((index, count)));
-    assert_eq!(counted, [(0, 1), (1, 2), (2, 10)]);
+    assert_eq!(counted[..3], [(0, 1), (1, 2), (2, 10)]);
+}
+
+#[test]
+fn histogram_counts_the_wait_in_the_queue_and_for_redis() {
+    let mut bench = Bench::new(SETTINGS);
+    bench.enqueue(0, 0, 0).unwrap();
+    bench.turn(2);
+    bench.reply(0, 4);
+    let names: Vec<_> = bench.metrics.counters().map(String::from).collect();
+    let mut counted = vec![];
+    bench
+        .metrics
+        .collect(|index, count| counted.push((names[index].as_str(), count)));
+    assert_eq!(counted[3], ("t_redis_seconds_bucket.le.0.005", 1));
+    assert_eq!(counted.last(), Some(&("t_redis_seconds_bucket.le.+Inf", 1)));
 }
 
 #[test]

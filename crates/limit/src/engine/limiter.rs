@@ -10,7 +10,6 @@ use core::mem;
 use crate::redis::limit::{self, Answer};
 use weir_base::resp::Value;
 use weir_base::shared_data::SharedData;
-use weir_engine::metrics::DurationHistogram;
 use weir_engine::pump::{CompletedBatch, Counts, Pending, Pump};
 use weir_engine::redis::{DefiniteFailure, Failure, Reply, UnknownFailure, read};
 use weir_engine::refusals::Refusals;
@@ -42,8 +41,6 @@ pub struct Limiter<D> {
     data: D,
     seed: u64,
     metrics: Metrics,
-    /// Waiting times for Redis, whether or not it answered.
-    store_seconds: DurationHistogram,
     /// Whether it has received a request.
     is_serving: bool,
     /// Whether it has no rules and will not get any. Always false for a limiter within another engine.
@@ -98,7 +95,6 @@ impl<D: SharedData + Clone> Limiter<D> {
             streams: BTreeMap::new(),
             data,
             seed,
-            store_seconds: DurationHistogram::new(&mut metrics, "weir_ratelimit_store"),
             metrics,
             is_serving: false,
             is_idle: false,
@@ -327,11 +323,9 @@ impl<D: SharedData + Clone> Limiter<D> {
         // A charge that could not be undone expires with its period.
         let requests = completed.requests.into_iter();
         let jobs: Vec<_> = requests.filter_map(check_job).collect();
-        let Some((_, first)) = jobs.first() else {
+        if jobs.is_empty() {
             return;
-        };
-        let waited_ms = now_ms.saturating_sub(first.since_ms);
-        self.store_seconds.record_ms(waited_ms);
+        }
         let limits = jobs.iter().flat_map(|(_, job)| &job.limits);
         let shape = limits.map(Vec::len);
         let answers = completed.outcome.and_then(|value| {
