@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`sql`] | SQLite or MySQL: pools, transactions, statements, retries, migrations |
+//! | [`sql`] | SQLite, MySQL or PostgreSQL: pools, transactions, statements, retries, migrations |
 //! | [`redis`] | connections, script calls, errors by whether they had an effect |
 //! | [`http`] | servers, request bodies, problems, CORS, pages, an HTTP client |
 //! | [`background`] | loops that run until shutdown |

@@ -1,7 +1,8 @@
-//! SQLite and MySQL behind one interface.
+//! SQLite, MySQL and PostgreSQL behind one interface.
 //!
-//! Statements use SQL that both databases accept. This module contains the differences: how a transaction begins, and
-//! which errors mean "try again". [`super::open`] opens a database.
+//! Statements use SQL that SQLite and MySQL accept; [`postgres::translate`] translates them for PostgreSQL. This module
+//! contains the other differences: how a transaction begins, and which errors mean "try again". [`super::open`] opens a
+//! database.
 
 use std::future::Future;
 use std::os::unix::fs::MetadataExt;
@@ -9,18 +10,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::mysql::{MySql, MySqlPool, MySqlRow};
+use sqlx::postgres::{PgArguments, PgPool, PgRow, Postgres};
 use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqlitePool, SqliteRow};
-use sqlx::{Encode, Error, Row as _, Transaction, Type, query};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Encode, Error, Row as _, SqlSafeStr, Transaction, Type, query,
+};
 
-use super::SqlError;
 use super::open::{Migrations, OpenError, open_mysql, open_sqlite};
+use super::{SqlError, postgres};
 use crate::traces::traced_call;
 
 /// System name in trace spans.
 const SQL: &str = "sql";
 
-/// Maximum number of attempts for a transaction that MySQL aborts because of a deadlock.
+/// Maximum number of attempts for a transaction that the server aborts because of a deadlock.
 const ATTEMPTS_MAX: u32 = 5;
 
 /// Pause after the first deadlock; it doubles with each further one.
@@ -34,7 +38,7 @@ const MYSQL_DEADLOCK: u16 = 1213;
 #[derive(Clone, Debug)]
 pub struct Database(Pools);
 
-/// The connection pools of either database.
+/// The connection pools of one database.
 #[derive(Clone, Debug)]
 pub(super) enum Pools {
     Sqlite {
@@ -43,6 +47,7 @@ pub(super) enum Pools {
         file: File,
     },
     MySql(MySqlPool),
+    Postgres(PgPool),
 }
 
 /// The file of a SQLite database, as it was when opened.
@@ -93,12 +98,14 @@ enum Bound<'a> {
     Number(Option<i64>),
 }
 
-/// Rows of either database.
+/// A row of one of the databases.
 pub enum Row {
     /// A row of SQLite.
     Sqlite(SqliteRow),
     /// A row of MySQL.
     MySql(MySqlRow),
+    /// A row of PostgreSQL.
+    Postgres(PgRow),
 }
 
 /// A transaction, rolled back unless it is committed.
@@ -107,6 +114,8 @@ pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     /// A transaction of MySQL.
     MySql(Transaction<'static, MySql>),
+    /// A transaction of PostgreSQL.
+    Postgres(Transaction<'static, Postgres>),
 }
 
 /// Creates a statement; bind a value for each `?`, in order.
@@ -175,13 +184,36 @@ impl<'a> Statement<'a> {
         &'a [u8]: Encode<'a, DB> + Type<DB>,
         Option<i64>: Encode<'a, DB> + Type<DB>,
     {
+        let text = self.sql;
+        self.query_with(text)
+    }
+
+    fn query_postgres(self) -> Query<'a, Postgres, PgArguments> {
+        let text = AssertSqlSafe(postgres::translate(self.sql));
+        self.query_with(text)
+    }
+
+    /// An insert that changes nothing if the key exists: an error would end PostgreSQL's transaction.
+    fn query_postgres_insert(self) -> Query<'a, Postgres, PgArguments> {
+        let text = postgres::translate(self.sql) + " ON CONFLICT DO NOTHING";
+        self.query_with(AssertSqlSafe(text))
+    }
+
+    fn query_with<DB>(self, text: impl SqlSafeStr) -> Query<'a, DB, DB::Arguments>
+    where
+        DB: sqlx::Database,
+        Option<&'a str>: Encode<'a, DB> + Type<DB>,
+        String: Encode<'a, DB> + Type<DB>,
+        &'a [u8]: Encode<'a, DB> + Type<DB>,
+        Option<i64>: Encode<'a, DB> + Type<DB>,
+    {
         let bind = |query: Query<'a, DB, DB::Arguments>, value| match value {
             Bound::Text(text) => query.bind(text),
             Bound::Owned(text) => query.bind(text),
             Bound::Bytes(bytes) => query.bind(bytes),
             Bound::Number(number) => query.bind(number),
         };
-        self.values.into_iter().fold(query(self.sql), bind)
+        self.values.into_iter().fold(query(text), bind)
     }
 }
 
@@ -194,6 +226,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
         }
     }
 
@@ -202,6 +235,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
         }
     }
 
@@ -221,6 +255,7 @@ impl Row {
         let number: Option<i64> = match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
         }?;
         let unsigned = |number| u64::try_from(number).map_err(|error| damaged(column, error));
         number.map(unsigned).transpose()
@@ -231,6 +266,7 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
         }
     }
 
@@ -239,6 +275,11 @@ impl Row {
         match self {
             Self::Sqlite(row) => row.try_get(column),
             Self::MySql(row) => row.try_get(column),
+            // A literal is an INT4, unlike all columns.
+            Self::Postgres(row) => row.try_get(column).or_else(|error| {
+                let literal = row.try_get::<i32, _>(column).map_err(|_| error)?;
+                Ok(i64::from(literal))
+            }),
         }
     }
 }
@@ -252,8 +293,8 @@ pub fn damaged(column: &str, error: impl Into<Box<dyn std::error::Error + Send +
 }
 
 impl Database {
-    /// Opens the database at `url`, `sqlite://<path>` or `mysql://<user>@<host>/<database>`, and applies the migrations
-    /// of these domains.
+    /// Opens the database at `url`, `sqlite://<path>`, or `mysql` or `postgres` in `mysql://<user>@<host>/<database>`,
+    /// and applies the migrations of these domains.
     ///
     /// # Errors
     /// Describes the problem without the URL, which may contain a password.
@@ -264,6 +305,9 @@ impl Database {
         }
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
             return open_mysql(url, migrations).await.map(Self);
+        }
+        if postgres::is_url(url) {
+            return postgres::open(url, migrations).await.map(Self);
         }
         Err(OpenError::Unknown)
     }
@@ -280,11 +324,11 @@ impl Database {
         Ok(())
     }
 
-    /// Path of the SQLite file; `None` for MySQL.
+    /// Path of the SQLite file; `None` for servers.
     pub fn file(&self) -> Option<&Path> {
         match &self.0 {
             Pools::Sqlite { file, .. } => Some(&file.path),
-            Pools::MySql(_) => None,
+            Pools::MySql(_) | Pools::Postgres(_) => None,
         }
     }
 
@@ -301,6 +345,7 @@ impl Database {
                 Ok(Tx::Sqlite(writer.begin_with("BEGIN IMMEDIATE").await?))
             }
             Pools::MySql(pool) => Ok(Tx::MySql(pool.begin().await?)),
+            Pools::Postgres(pool) => Ok(Tx::Postgres(pool.begin().await?)),
         }
     }
 
@@ -311,6 +356,10 @@ impl Database {
             Pools::MySql(pool) => {
                 let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
                 Ok(Tx::MySql(pool.begin_with(begin).await?))
+            }
+            Pools::Postgres(pool) => {
+                let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+                Ok(Tx::Postgres(pool.begin_with(begin).await?))
             }
         }
     }
@@ -330,12 +379,21 @@ impl Database {
                 let done = statement.query::<MySql>().execute(pool).await?;
                 Ok(done.rows_affected())
             }
+            Pools::Postgres(pool) => {
+                let done = statement.query_postgres().execute(pool).await?;
+                Ok(done.rows_affected())
+            }
         }
     }
 
     /// Inserts a row without a transaction. Returns false if its key exists.
     pub async fn insert(&self, statement: Statement<'_>) -> Result<bool, Error> {
-        unless_there(self.execute(statement).await)
+        let Pools::Postgres(pool) = &self.0 else {
+            return unless_there(self.execute(statement).await);
+        };
+        let text = statement.sql;
+        let insert = statement.query_postgres_insert().execute(pool);
+        Ok(traced_call(SQL, text, insert).await?.rows_affected() > 0)
     }
 
     /// Runs a query and returns all its rows.
@@ -352,6 +410,10 @@ impl Database {
             Pools::MySql(pool) => {
                 let rows = statement.query::<MySql>().fetch_all(pool).await?;
                 Ok(rows.into_iter().map(Row::MySql).collect())
+            }
+            Pools::Postgres(pool) => {
+                let rows = statement.query_postgres().fetch_all(pool).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
             }
         }
     }
@@ -372,6 +434,7 @@ impl Database {
                 writer.close().await;
             }
             Pools::MySql(pool) => pool.close().await,
+            Pools::Postgres(pool) => pool.close().await,
         }
     }
 }
@@ -392,12 +455,41 @@ impl Tx {
                 let done = statement.query::<MySql>().execute(&mut **tx).await?;
                 Ok(done.rows_affected())
             }
+            Self::Postgres(tx) => {
+                let done = statement.query_postgres().execute(&mut **tx).await?;
+                Ok(done.rows_affected())
+            }
         }
     }
 
     /// Inserts a row. Returns false if its key exists. The transaction stays usable either way.
     pub async fn insert(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
-        unless_there(self.execute(statement).await)
+        let Self::Postgres(tx) = self else {
+            return unless_there(self.execute(statement).await);
+        };
+        let text = statement.sql;
+        let insert = statement.query_postgres_insert().execute(&mut **tx);
+        Ok(traced_call(SQL, text, insert).await?.rows_affected() > 0)
+    }
+
+    /// Inserts several rows, or none of them if one of the keys exists: then returns false. The transaction stays usable
+    /// either way.
+    pub async fn insert_all(&mut self, statement: Statement<'_>) -> Result<bool, Error> {
+        let Self::Postgres(tx) = self else {
+            return self.insert(statement).await;
+        };
+        let text = statement.sql;
+        let insert = async {
+            let mut savepoint = tx.begin().await?;
+            let inserted = statement.query_postgres().execute(&mut *savepoint).await;
+            let inserted = unless_there(inserted.map(|done| done.rows_affected()))?;
+            match inserted {
+                true => savepoint.commit().await?,
+                false => savepoint.rollback().await?,
+            }
+            Ok(inserted)
+        };
+        traced_call(SQL, text, insert).await
     }
 
     /// Runs a query and returns all its rows.
@@ -415,6 +507,10 @@ impl Tx {
                 let rows = statement.query::<MySql>().fetch_all(&mut **tx).await?;
                 Ok(rows.into_iter().map(Row::MySql).collect())
             }
+            Self::Postgres(tx) => {
+                let rows = statement.query_postgres().fetch_all(&mut **tx).await?;
+                Ok(rows.into_iter().map(Row::Postgres).collect())
+            }
         }
     }
 
@@ -429,6 +525,7 @@ impl Tx {
             match self {
                 Self::Sqlite(tx) => tx.commit().await,
                 Self::MySql(tx) => tx.commit().await,
+                Self::Postgres(tx) => tx.commit().await,
             }
         })
         .await
@@ -439,6 +536,7 @@ impl Tx {
         match self {
             Self::Sqlite(tx) => tx.rollback().await,
             Self::MySql(tx) => tx.rollback().await,
+            Self::Postgres(tx) => tx.rollback().await,
         }
     }
 }
@@ -451,7 +549,7 @@ fn unless_there(inserted: Result<u64, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Runs a whole transaction, and repeats it after a MySQL deadlock.
+/// Runs a whole transaction, and repeats it after a deadlock.
 pub async fn retried<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -459,7 +557,9 @@ where
     let mut pause = RETRY_PAUSE;
     for _ in 1..ATTEMPTS_MAX {
         match transaction().await {
-            Err(error) if is_deadlock(&error) => tokio::time::sleep(pause).await,
+            Err(error) if is_deadlock(&error) || postgres::is_aborted(&error) => {
+                tokio::time::sleep(pause).await
+            }
             decided => return decided,
         }
         pause *= 2;

@@ -1,14 +1,15 @@
-//! An external database, SQLite or MySQL: read-only access by one query from an operator.
+//! An external database, SQLite, MySQL or PostgreSQL: read-only access by one query from an operator.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlRow};
+use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteRow};
-use sqlx::{AssertSqlSafe, Error, Row, query};
+use sqlx::{AssertSqlSafe, Error, Row, TypeInfo, ValueRef, query};
 
-use super::OpenError;
 use super::database::damaged;
+use super::{OpenError, postgres};
 
 /// Timeout for a connection from the pool.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
@@ -27,6 +28,7 @@ pub struct ForeignDatabase(Pool);
 enum Pool {
     Sqlite(SqlitePool),
     MySql(MySqlPool),
+    Postgres(PgPool),
 }
 
 /// Omits the URL, which may contain a password.
@@ -35,6 +37,7 @@ impl std::fmt::Debug for ForeignDatabase {
         f.write_str(match &self.0 {
             Pool::Sqlite(_) => "Foreign(SQLite)",
             Pool::MySql(_) => "Foreign(MySQL)",
+            Pool::Postgres(_) => "Foreign(PostgreSQL)",
         })
     }
 }
@@ -61,6 +64,9 @@ impl ForeignDatabase {
         if url.starts_with("mysql:") || url.starts_with("mariadb:") {
             return mysql(url).map(Pool::MySql).map(Self);
         }
+        if postgres::is_url(url) {
+            return postgresql(url).map(Pool::Postgres).map(Self);
+        }
         Err(OpenError::Unknown)
     }
 
@@ -69,7 +75,11 @@ impl ForeignDatabase {
     /// # Errors
     /// When the database does not answer, refuses the query, or returns other columns.
     pub async fn rows(&self, text: &str, numbers: &[i64]) -> Result<Vec<PlacedRow>, Error> {
-        let text = AssertSqlSafe(text.to_owned());
+        let text = match &self.0 {
+            Pool::Postgres(_) => postgres::numbered(text),
+            _ => text.to_owned(),
+        };
+        let text = AssertSqlSafe(text);
         match &self.0 {
             Pool::Sqlite(pool) => {
                 let bound = numbers.iter().fold(query(text), |q, n| q.bind(*n));
@@ -80,6 +90,11 @@ impl ForeignDatabase {
                 let bound = numbers.iter().fold(query(text), |q, n| q.bind(*n));
                 let rows = bound.fetch_all(pool).await?;
                 rows.iter().map(of_mysql).collect()
+            }
+            Pool::Postgres(pool) => {
+                let bound = numbers.iter().fold(query(text), |q, n| q.bind(*n));
+                let rows = bound.fetch_all(pool).await?;
+                rows.iter().map(of_postgres).collect()
             }
         }
     }
@@ -96,7 +111,7 @@ fn sqlite(url: &str) -> Result<SqlitePool, OpenError> {
 fn mysql(url: &str) -> Result<MySqlPool, OpenError> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
     if options.get_database().is_none_or(str::is_empty) {
-        return Err(OpenError::NoDatabase);
+        return Err(OpenError::NoDatabase("mysql"));
     }
     let pool = MySqlPoolOptions::new().max_connections(1);
     let pool = pool.acquire_timeout(ACQUIRE_LIMIT);
@@ -106,6 +121,14 @@ fn mysql(url: &str) -> Result<MySqlPool, OpenError> {
             Ok(())
         })
     });
+    Ok(pool.connect_lazy_with(options))
+}
+
+fn postgresql(url: &str) -> Result<PgPool, OpenError> {
+    let read_only = [("default_transaction_read_only", "on")];
+    let options = postgres::options(url)?.options(read_only);
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.acquire_timeout(ACQUIRE_LIMIT);
     Ok(pool.connect_lazy_with(options))
 }
 
@@ -126,4 +149,19 @@ fn of_mysql(row: &MySqlRow) -> Result<PlacedRow, Error> {
         i64::try_from(unsigned).map_err(|error| damaged("position", error))
     });
     placed_row(position?, row.try_get_unchecked("event")?)
+}
+
+fn of_postgres(row: &PgRow) -> Result<PlacedRow, Error> {
+    let position = row.try_get::<i64, _>("position").or_else(|error| {
+        let narrow = row.try_get::<i32, _>("position").map_err(|_| error)?;
+        Ok::<_, Error>(i64::from(narrow))
+    });
+    let event = row.try_get_raw("event")?;
+    // JSONB starts with a version byte.
+    let header = usize::from(event.type_info().name() == "JSONB");
+    let event: Option<Vec<u8>> = row.try_get_unchecked("event")?;
+    placed_row(
+        position?,
+        event.map(|event| event.into_iter().skip(header).collect()),
+    )
 }

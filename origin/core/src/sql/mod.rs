@@ -1,10 +1,11 @@
-//! SQL: SQLite or MySQL, depending on the URL.
+//! SQL: SQLite, MySQL or PostgreSQL, depending on the URL.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`columns`] | generates statements and row readers from one list of columns |
-//! | [`database`] | pools, transactions, statements and rows of either database; retries |
-//! | [`open`] | opens either database and applies migrations |
+//! | [`database`] | pools, transactions, statements and rows of each database; retries |
+//! | [`open`] | opens SQLite and MySQL and applies migrations |
+//! | [`postgres`] | opens PostgreSQL and translates statements for it |
 //! | [`concurrency_limit`] | limits running and waiting calls |
 //! | [`foreign`] | read-only access to external databases |
 //!
@@ -17,6 +18,7 @@ pub mod database;
 pub mod foreign;
 pub mod open;
 pub mod plan;
+mod postgres;
 
 pub use columns::{Codec, Columns, Json, Plain, insert_into, update};
 pub use concurrency_limit::ConcurrencyLimit;

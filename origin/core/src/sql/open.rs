@@ -18,11 +18,11 @@ const SQLITE_WRITERS: u32 = 1;
 /// Readers do not wait for the writer (WAL).
 const SQLITE_READERS: u32 = 2;
 
-/// Several concurrent transactions benefit MySQL's threads and group commit; more would only wait for the same rows.
-const MYSQL_CONNECTIONS: u32 = 32;
+/// Several concurrent transactions benefit a server's group commit; more would only wait for the same rows.
+pub(super) const SERVER_CONNECTIONS: u32 = 32;
 
 /// Timeout for a connection from the pool. It is below the request timeout, so that the answer contains the cause.
-const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const ACQUIRE_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long SQLite waits for another process that locks the file: an operator's shell, a backup, the previous origin.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
@@ -52,10 +52,12 @@ pub struct Migrations {
     pub sqlite: &'static [NamedMigration],
     /// For the MySQL protocol, in order.
     pub mysql: &'static [NamedMigration],
+    /// For PostgreSQL, in order.
+    pub postgres: &'static [NamedMigration],
 }
 
 impl Migrations {
-    fn migrator(&self, migrations: &[NamedMigration]) -> Migrator {
+    pub(super) fn migrator(&self, migrations: &[NamedMigration]) -> Migrator {
         let migration = |&(version, name, sql): &NamedMigration| {
             let sql = sql.into_sql_str();
             Migration::new(version, name.into(), MigrationType::Simple, sql, false)
@@ -63,17 +65,19 @@ impl Migrations {
         let mut migrator = Migrator::with_migrations(migrations.iter().map(migration).collect());
         // sqlx does not quote table names, but this name is a constant.
         migrator.dangerous_set_table_name(format!("schema_{}", self.domain));
+        // An origin of the previous minor version runs on the schema of the next one, which only adds.
+        migrator.set_ignore_missing(true);
         migrator
     }
 
-    fn failed(&self, source: MigrateError) -> OpenError {
+    pub(super) fn failed(&self, source: MigrateError) -> OpenError {
         let domain = self.domain;
         OpenError::Migrate { domain, source }
     }
 }
 
-/// Migrations of a crate: version, name and file of each, in order. The files are in `migrations/sqlite` and
-/// `migrations/mysql` of the crate. A released file never changes.
+/// Migrations of a crate: version, name and file of each, in order. The files are in `migrations/sqlite`,
+/// `migrations/mysql` and `migrations/postgres` of the crate. A released file never changes.
 #[macro_export]
 macro_rules! migrations {
     ($domain:literal, $(($version:literal, $name:literal, $file:literal)),+ $(,)?) => {
@@ -81,6 +85,7 @@ macro_rules! migrations {
             domain: $domain,
             sqlite: &[$(($version, $name, $crate::migration!("sqlite", $file))),+],
             mysql: &[$(($version, $name, $crate::migration!("mysql", $file))),+],
+            postgres: &[$(($version, $name, $crate::migration!("postgres", $file))),+],
         }
     };
 }
@@ -105,18 +110,22 @@ macro_rules! migration {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL's scheme is not supported. The URL is omitted, because it may contain a password.
-    #[error("not a URL of SQLite or MySQL, such as sqlite://weir.db or mysql://weir@host/weir")]
+    #[error(
+        "not a database URL, such as sqlite://weir.db, mysql://weir@host/weir or postgres://weir@host/weir"
+    )]
     Unknown,
-    /// The URL is malformed or has an unknown parameter. For MySQL the cause is omitted, because it may quote the
-    /// password.
+    /// The URL is malformed or has an unknown parameter. The cause is omitted, because it may quote the password.
     #[error("invalid {0} URL")]
     Url(&'static str),
     /// In-memory databases are not supported: each connection would have its own.
     #[error("in-memory databases are not supported")]
     InMemory,
-    /// The URL of MySQL names no database.
-    #[error("the URL has no database name: write mysql://<user>@<host>/<database>")]
-    NoDatabase,
+    /// The URL of this scheme names no database.
+    #[error("the URL has no database name: write {0}://<user>@<host>/<database>")]
+    NoDatabase(&'static str),
+    /// The database of PostgreSQL has another encoding.
+    #[error("the database's encoding is {0}: create it with ENCODING 'UTF8'")]
+    Encoding(String),
     /// The database could not be opened or read.
     #[error("cannot open the database: {0}")]
     Connect(#[source] Error),
@@ -149,12 +158,18 @@ impl OpenError {
     }
 }
 
-/// Whether the code is SQLite's `SQLITE_BUSY` (with any extended code), or a MySQL SQLSTATE of a failed connection
-/// (class 08).
+/// Whether the code is SQLite's `SQLITE_BUSY` (with any extended code), or the SQLSTATE of a failed connection (class
+/// 08), of a PostgreSQL that starts or stops (57P), or of a standby before its promotion (25006, 0A000).
 fn is_away_code(code: &str) -> bool {
     const SQLITE_BUSY: u32 = 5;
+    // SQLSTATEs have five characters, and could be read as numbers.
     let sqlite = code.parse().map(|code: u32| code & 0xff);
-    code.starts_with("08") || sqlite == Ok(SQLITE_BUSY)
+    let is_state = code.len() == 5;
+    let is_away = ["08", "57P"].iter().any(|class| code.starts_with(class));
+    match is_state {
+        true => is_away || ["25006", "0A000"].contains(&code),
+        false => sqlite == Ok(SQLITE_BUSY),
+    }
 }
 
 /// Opens a SQLite file, and creates it if it does not exist.
@@ -220,12 +235,12 @@ async fn connect_sqlite(
 pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<Pools, OpenError> {
     let options = MySqlConnectOptions::from_str(url).map_err(|_| OpenError::Url("MySQL"))?;
     if options.get_database().is_none_or(str::is_empty) {
-        return Err(OpenError::NoDatabase);
+        return Err(OpenError::NoDatabase("mysql"));
     }
     // `MYSQL_SETUP` sets the complete SQL mode.
     let options = options.pipes_as_concat(false).no_engine_substitution(false);
     let pool = MySqlPoolOptions::new()
-        .max_connections(MYSQL_CONNECTIONS)
+        .max_connections(SERVER_CONNECTIONS)
         .acquire_timeout(ACQUIRE_LIMIT)
         .after_connect(|connection, _| {
             Box::pin(async move {
@@ -238,7 +253,9 @@ pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<P
         .connect_with(options.clone());
     let pool = match pool.await {
         // The pool does not report why it has no connection.
-        Err(Error::PoolTimedOut) => return Err(OpenError::Connect(why_away(&options).await)),
+        Err(Error::PoolTimedOut) => {
+            return Err(OpenError::Connect(why_away(options.connect()).await));
+        }
         opened => opened.map_err(OpenError::Connect)?,
     };
     for domain in migrations {
@@ -249,8 +266,8 @@ pub(super) async fn open_mysql(url: &str, migrations: &[Migrations]) -> Result<P
 }
 
 /// Connects once more to find out why there is no connection.
-async fn why_away(options: &MySqlConnectOptions) -> Error {
-    match tokio::time::timeout(ACQUIRE_LIMIT, options.connect()).await {
+pub(super) async fn why_away<C>(connect: impl Future<Output = Result<C, Error>>) -> Error {
+    match tokio::time::timeout(ACQUIRE_LIMIT, connect).await {
         Ok(Err(error)) => error,
         Ok(Ok(_)) | Err(_) => Error::PoolTimedOut,
     }
@@ -258,6 +275,7 @@ async fn why_away(options: &MySqlConnectOptions) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Database;
     use super::*;
     use sqlx::query_scalar;
 
@@ -269,6 +287,7 @@ mod tests {
             domain: "test",
             sqlite: &[(1, "stock", "CREATE TABLE stock (remaining INTEGER)")],
             mysql: &[],
+            postgres: &[],
         };
         let pools = open_sqlite(&url, &[migrations]).await.unwrap();
         let Pools::Sqlite {
@@ -294,11 +313,11 @@ mod tests {
 
     #[test]
     fn busy_database_is_unavailable_and_a_refusing_one_is_not() {
-        for away in ["5", "261", "517", "08004", "08S01"] {
+        for away in ["5", "261", "517", "08004", "08S01", "57P03", "25006"] {
             assert!(is_away_code(away), "{away}");
         }
         // A file that cannot be opened, a file that is not a database, a wrong password, an unknown database.
-        for wrong in ["14", "26", "28000", "42000", "HY000", ""] {
+        for wrong in ["14", "26", "28000", "28P01", "42000", "HY000", ""] {
             assert!(!is_away_code(wrong), "{wrong}");
         }
         assert!(!OpenError::Unknown.is_away());
@@ -310,15 +329,17 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let url = format!("mysql://weir:secret@127.0.0.1:{port}/weir");
-        let Err(error) = open_mysql(&url, &[]).await else {
-            panic!("it was opened");
-        };
-        assert!(error.is_away());
-        let message = error.to_string();
-        assert!(
-            message.contains("refused") && !message.contains("secret"),
-            "{message}"
-        );
+        for scheme in ["mysql", "postgres"] {
+            let url = format!("{scheme}://weir:secret@127.0.0.1:{port}/weir");
+            let Err(error) = Database::open(&url, &[]).await else {
+                panic!("it was opened");
+            };
+            assert!(error.is_away());
+            let message = error.to_string();
+            assert!(
+                message.contains("refused") && !message.contains("secret"),
+                "{message}"
+            );
+        }
     }
 }

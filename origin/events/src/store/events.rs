@@ -231,7 +231,7 @@ async fn insert_chunk(
 ) -> Result<(), Error> {
     if chunk.len() == ROWS {
         let all = chunk.iter().fold(sql(&INSERT_MANY), row);
-        if tx.insert(all).await? {
+        if tx.insert_all(all).await? {
             stored.new += chunk.len() as u64;
             return Ok(());
         }

@@ -148,7 +148,7 @@ async fn insert_whole(
     let statement = named_rows.fold(sql(&INSERT_MANY), |all, (row, link)| {
         named(row.bind(all), &link.id)
     });
-    if !tx.insert(statement).await? {
+    if !tx.insert_all(statement).await? {
         return Ok(false);
     }
     for link in chunk {

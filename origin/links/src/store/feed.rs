@@ -22,12 +22,13 @@ const NUMBERED: usize = 500;
 /// Rows per statement.
 pub(super) const MARKED: usize = 64;
 
-const MARK: &str = "REPLACE INTO link_feed (domain, code) VALUES ";
+/// Lists all columns, as PostgreSQL needs.
+const MARK: &str = "REPLACE INTO link_feed (domain, code, seq) VALUES ";
 
-static MARK_ONE: LazyLock<String> = LazyLock::new(|| format!("{MARK}(?, ?)"));
+static MARK_ONE: LazyLock<String> = LazyLock::new(|| format!("{MARK}(?, ?, NULL)"));
 
 static MARK_MANY: LazyLock<String> =
-    LazyLock::new(|| format!("{MARK}{}", vec!["(?, ?)"; MARKED].join(", ")));
+    LazyLock::new(|| format!("{MARK}{}", vec!["(?, ?, NULL)"; MARKED].join(", ")));
 
 const HAS_UNNUMBERED: &str = "SELECT 1 AS found FROM link_feed WHERE seq IS NULL LIMIT 1";
 
