@@ -32,6 +32,7 @@ pub mod native;
 pub mod objects;
 pub mod origin;
 pub mod ports;
+pub mod postgres;
 pub mod process;
 pub mod provider;
 pub mod redis;

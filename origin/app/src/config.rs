@@ -120,7 +120,7 @@ pub struct Config {
     #[arg(long, env = "WEIR_CORS_CREDENTIALS", requires = "cors_origins")]
     pub cors_credentials: bool,
 
-    /// SQL database: a SQLite file, created if missing, or mysql://USER:PASSWORD@HOST/DATABASE
+    /// SQL database: a SQLite file, created if missing, mysql://USER:PASSWORD@HOST/DATABASE or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
         env = "WEIR_DATABASE_URL",

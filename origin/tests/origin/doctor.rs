@@ -295,17 +295,40 @@ fn unused_environment_variables_are_reported() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// What doctor finds in this database.
+fn doctor_of_database(set_up: &SetUp, url: &str) -> Vec<String> {
+    let output = Command::new(support::binary())
+        .args(["--database-url", url, "doctor"])
+        .env_clear()
+        .env("WEIR_REDIS_URL", &set_up.redis_url)
+        .output();
+    lines(&output.unwrap())
+}
+
+mod postgres {
+    use super::*;
+    use sqlx::postgres::PgConnection;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn database_settings_that_lose_commits_are_reported() {
+        let set_up = SetUp::new().await;
+        let url = support::postgres_url().await;
+        assert_eq!(doctor_of_database(&set_up, &url), [""; 0]);
+        let mut sql = PgConnection::connect(&url).await.unwrap();
+        let database = url.rsplit('/').next().unwrap();
+        let set = format!("ALTER DATABASE {database} SET synchronous_commit = off");
+        let set = sqlx::raw_sql(AssertSqlSafe(set));
+        set.execute(&mut sql).await.unwrap();
+        let found = doctor_of_database(&set_up, &url);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with("[sql-flush]"), "{found:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn database_settings_that_lose_commits_are_reported() {
     let set_up = SetUp::new().await;
-    let doctor = |url: &str| {
-        let output = Command::new(support::binary())
-            .args(["--database-url", url, "doctor"])
-            .env_clear()
-            .env("WEIR_REDIS_URL", &set_up.redis_url)
-            .output();
-        lines(&output.unwrap())
-    };
+    let doctor = |url: &str| doctor_of_database(&set_up, url);
     let url = support::mysql_url().await;
     assert_eq!(doctor(&url), [""; 0]);
     let mut sql = MySqlConnection::connect(&url).await.unwrap();

@@ -1,6 +1,6 @@
 //! Tests of the origin: real SQLite files, a real Redis, real processes. They are one binary, so that all share one
-//! Redis. With `WEIR_TEST_BACKING=mysql-and-cluster` most of them use the MySQL protocol and a Redis Cluster: `cargo
-//! xtask test --all`.
+//! Redis. With `WEIR_TEST_BACKING=mysql-and-cluster` most of them use the MySQL protocol and a Redis Cluster, with
+//! `postgres` PostgreSQL: `cargo xtask test --all`.
 
 #![allow(
     clippy::expect_used,
@@ -57,6 +57,7 @@ mod outbox_process;
 mod page;
 mod payloads;
 mod payments;
+mod postgres;
 mod prices;
 mod probes;
 mod process;

@@ -1,10 +1,10 @@
-//! Links with a silent database: SQLite readers never wait, MySQL readers may.
+//! Links with a silent database: SQLite readers never wait, readers of a server may.
 
 use axum::body::Body;
 use axum::http::Request;
 use serde_json::json;
 
-use crate::support::World;
+use crate::support::{Backing, World, backing};
 
 /// It answers before the general request timeout, whose answer has no page.
 #[tokio::test]
@@ -23,12 +23,16 @@ async fn silent_sql_shows_browsers_the_page_of_the_domain() {
     };
     assert_eq!(follow().await.status, 302);
     let mut other = world.sql().await;
-    other.execute("LOCK TABLES links WRITE", &[]).await;
+    let (lock, unlock) = match backing() {
+        Backing::PostgresAndSingle => ("BEGIN; LOCK TABLE links", "ROLLBACK"),
+        _ => ("LOCK TABLES links WRITE", "UNLOCK TABLES"),
+    };
+    other.execute(lock, &[]).await;
     let answer = follow().await;
     assert_eq!(
         (answer.status.as_u16(), answer.body.as_str()),
         (503, Some("<p>later"))
     );
-    other.execute("UNLOCK TABLES", &[]).await;
+    other.execute(unlock, &[]).await;
     assert_eq!(follow().await.status, 302);
 }

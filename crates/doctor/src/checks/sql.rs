@@ -23,6 +23,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
     }
     findings.extend(sql.paused.iter().map(paused));
     findings.extend(flushes(sql));
+    findings.extend(standbys(sql));
     // Galera acknowledges a transaction only when every node has it.
     if sql.is_on("log_bin") && !sql.is_on("wsrep_on") {
         findings.extend(binary_log(sql));
@@ -52,14 +53,40 @@ fn paused(sale: &PausedSale) -> Diagnostic {
     )
 }
 
-fn flushes(sql: &SqlFacts) -> Option<Diagnostic> {
-    let value = sql.value("innodb_flush_log_at_trx_commit")?;
-    (value != "1").then(|| {
-        Diagnostic::error(
-            "sql-flush",
+fn flushes(sql: &SqlFacts) -> impl Iterator<Item = Diagnostic> {
+    // The setting of MySQL, and those of PostgreSQL, with their safe values.
+    let settings: [(&str, &str, &[&str]); 3] = [
+        ("innodb_flush_log_at_trx_commit", "1", &[]),
+        ("fsync", "on", &[]),
+        (
+            "synchronous_commit",
+            "on",
+            &["local", "remote_write", "remote_apply"],
+        ),
+    ];
+    settings.into_iter().filter_map(|(name, safe, others)| {
+        let value = sql.value(name)?;
+        (value != safe && !others.contains(&value)).then(|| {
+            Diagnostic::error(
+                "sql-flush",
+                &sql.place,
+                format!("{name} is {value}: a crash loses orders that were answered with 201"),
+                format!("set {name} = {safe}"),
+            )
+        })
+    })
+}
+
+/// PostgreSQL's replication. A primary without a connected standby needs none.
+fn standbys(sql: &SqlFacts) -> Option<Diagnostic> {
+    let is_waiting = sql.value("synchronous_commit")? != "local";
+    let is_synchronous = is_waiting && !sql.value("synchronous_standby_names")?.is_empty();
+    (sql.value("standbys")? != "0" && !is_synchronous).then(|| {
+        Diagnostic::warning(
+            "sql-replication",
             &sql.place,
-            format!("innodb_flush_log_at_trx_commit is {value}: a crash loses orders that were answered with 201"),
-            "set innodb_flush_log_at_trx_commit = 1",
+            "its replication is asynchronous: a promoted standby can lack orders that were answered with 201",
+            "set synchronous_standby_names, and synchronous_commit = on; ignore this without failover",
         )
     })
 }

@@ -73,6 +73,33 @@ fn settings_that_may_lose_commits_are_found() {
 }
 
 #[test]
+fn postgres_settings_that_may_lose_commits_are_found() {
+    let found = |changes: &[(&str, &str)]| {
+        let right = [
+            ("fsync", "on"),
+            ("synchronous_commit", "on"),
+            ("synchronous_standby_names", "*"),
+            ("standbys", "1"),
+        ];
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        words(&examined(&SqlFacts {
+            variables: right.iter().chain(changes).map(owned).collect(),
+            ..SqlFacts::default()
+        }))
+    };
+    assert_eq!(found(&[]), [""; 0]);
+    assert_eq!(found(&[("synchronous_commit", "off")]), ["sql-flush"]);
+    assert_eq!(found(&[("fsync", "off")]), ["sql-flush"]);
+    assert_eq!(
+        found(&[("synchronous_commit", "local")]),
+        ["sql-replication"]
+    );
+    let none = ("synchronous_standby_names", "");
+    assert_eq!(found(&[none]), ["sql-replication"]);
+    assert_eq!(found(&[none, ("standbys", "0")]), [""; 0]);
+}
+
+#[test]
 fn paused_sales_are_found_with_their_lost_orders() {
     let lost = (0..12).map(|n| format!("s.0.{n}")).collect();
     let sale = PausedSale {

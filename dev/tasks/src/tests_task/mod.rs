@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread::JoinHandle;
-use tiers::{AGAIN, RepeatedTests, Tier};
+use tiers::{AGAIN, RepeatedTests, Server, Tier};
 use weir_stack::report::Console;
 use weir_stack::tools::{self, Options};
 use weir_stack::{build, command, workspace};
@@ -54,9 +54,11 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
         None => String::new(),
     };
     // Requested here, because tests have no terminal for consent.
-    let mariadb = arguments
-        .all
-        .then(|| tools::MariaDb::find_or_get(&mut Console));
+    let missing = if arguments.all {
+        missing_servers()
+    } else {
+        vec![]
+    };
     let run = Run {
         envoy: envoy.as_deref(),
         features: &features,
@@ -72,13 +74,14 @@ pub(crate) fn run(arguments: &Arguments, options: &Options) -> Result<ExitCode> 
     }
     let (mut totals, mut parts) = (Totals::default(), Vec::new());
     run.first_tier(&executables, &mut parts, &mut totals)?;
-    if let Some(mariadb) = &mariadb {
-        run.second_tier(&executables, mariadb.is_ok(), &mut parts, &mut totals)?;
+    if arguments.all {
+        let missing: Vec<Server> = missing.iter().map(|(server, _)| *server).collect();
+        run.second_tier(&executables, &missing, &mut parts, &mut totals)?;
     }
     let (is_good, flaky) = second_tries(parts, &mut totals, &mut stdout())?;
     println!();
-    if let Some(Err(why)) = mariadb {
-        println!("skipped: tests on MariaDB ({why:#})");
+    for (server, why) in missing {
+        println!("skipped: tests on {server:?} ({why:#})");
     }
     match on_java {
         Some(Err(why)) => println!("skipped: tests on Apache Kafka and Cassandra ({why:#})"),
@@ -161,7 +164,7 @@ impl Run<'_> {
     fn second_tier(
         &self,
         executables: &[Executable],
-        has_mariadb: bool,
+        missing: &[Server],
         parts: &mut Vec<CargoRun>,
         totals: &mut Totals,
     ) -> Result<()> {
@@ -170,27 +173,26 @@ impl Run<'_> {
         for executable in executables {
             if !tiers::is_first(&executable.name) {
                 let mut tests = in_tier(executable, Tier::Second)?;
-                if !has_mariadb {
-                    let all = tests.len();
-                    tests.retain(|test| !tiers::is_on_mariadb(&executable.name, test));
-                    totals.skipped += (all - tests.len()) as u64;
-                }
+                let all = tests.len();
+                tests.retain(|test| !tiers::is_on(missing, &executable.name, test));
+                totals.skipped += (all - tests.len()) as u64;
                 self.part(executable, Some(&tests), None, parts, totals)?;
             }
         }
         for again in &AGAIN {
-            if again.needs_mariadb && !has_mariadb {
-                continue;
-            }
             let mut named = executables.iter();
             let executable = named.find(|executable| executable.name == again.executable);
             let executable = executable.with_context(|| format!("no {}", again.executable))?;
-            println!("\n{}:", again.title);
             let tests = executable.tests()?.into_iter().filter(|test| {
                 let is_there = |module: &&str| test.starts_with(module);
-                again.modules.iter().any(is_there)
+                again.modules.iter().any(is_there) && !tiers::is_on(missing, again.executable, test)
             });
             let tests: Vec<String> = tests.collect();
+            if again.server.is_some_and(|server| missing.contains(&server)) {
+                totals.skipped += tests.len() as u64;
+                continue;
+            }
+            println!("\n{}:", again.title);
             self.part(executable, Some(&tests), Some(again), parts, totals)?;
         }
         parts.extend(beside.end(totals)?);
@@ -438,6 +440,17 @@ fn features(on_java: bool) -> String {
     let of_java = on_java.then_some(JAVA_FEATURES.trim());
     let all: Vec<&str> = [FEATURES.trim()].into_iter().chain(of_java).collect();
     all.join(",")
+}
+
+/// The database servers that cannot run here, each with the reason.
+fn missing_servers() -> Vec<(Server, anyhow::Error)> {
+    let mariadb = tools::MariaDb::find_or_get(&mut Console).map(drop);
+    let postgres = tools::Postgres::find_or_get(&mut Console).map(drop);
+    let found = [(Server::MariaDb, mariadb), (Server::Postgres, postgres)];
+    let missing = found.into_iter();
+    missing
+        .filter_map(|(server, found)| Some((server, found.err()?)))
+        .collect()
 }
 
 /// Checks that Java servers can run here.

@@ -51,6 +51,7 @@ const SECOND: [(&str, &[&str]); 11] = [
             "origin_archive::",
             "origin_on_cassandra::",
             "origin_on_kafka::",
+            "postgres::",
             "silent_cluster::",
         ],
     ),
@@ -60,7 +61,7 @@ const SECOND: [(&str, &[&str]); 11] = [
         &["compare::tests::every_compared_system_completes_the_workload"],
     ),
     ("weir_soak", &["short::"]),
-    ("weir_stack", &["mariadb::"]),
+    ("weir_stack", &["mariadb::", "postgres::"]),
     ("weir_tests", &["browser::"]),
 ];
 
@@ -82,9 +83,17 @@ const BESIDE: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Tests of the second tier that start a MariaDB.
-const ON_MARIADB: [(&str, &[&str]); 2] = [
+/// A database server that a machine may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Server {
+    MariaDb,
+    Postgres,
+}
+
+/// Tests of the second tier that start a database server.
+const ON_SERVER: [(Server, &str, &[&str]); 4] = [
     (
+        Server::MariaDb,
         "origin",
         &[
             "events::pull_table::",
@@ -92,7 +101,9 @@ const ON_MARIADB: [(&str, &[&str]); 2] = [
             "mysql::",
         ],
     ),
-    ("weir_stack", &["mariadb::"]),
+    (Server::MariaDb, "weir_stack", &["mariadb::"]),
+    (Server::Postgres, "origin", &["postgres::"]),
+    (Server::Postgres, "weir_stack", &["postgres::"]),
 ];
 
 /// Tests that run only in the environment of `AGAIN`.
@@ -104,50 +115,60 @@ pub(super) struct RepeatedTests {
     pub(super) executable: &'static str,
     /// The variable that selects the environment.
     pub(super) variable: (&'static str, &'static str),
-    /// Whether the environment needs MariaDB.
-    pub(super) needs_mariadb: bool,
+    /// The database server of the environment.
+    pub(super) server: Option<Server>,
     /// Top-level modules of the executable.
     pub(super) modules: &'static [&'static str],
 }
 
-pub(super) const AGAIN: [RepeatedTests; 2] = [
-    // The excluded tests already use both databases, or run processes, whose stack uses SQLite.
+/// Modules of the origin's tests whose database the environment selects. The excluded tests already use all databases,
+/// or run processes, whose stack uses SQLite.
+const ON_ANY_DATABASE: &[&str] = &[
+    "access::",
+    "archive::",
+    "attempts::",
+    "auth::",
+    "clicks::",
+    "draws::",
+    "events::",
+    "fitment::",
+    "groups::",
+    "history::",
+    "link_stats::",
+    "openapi::",
+    "order_admin::",
+    "orders::",
+    "origin_on_mysql_and_cluster::",
+    "outbox::",
+    "payloads::",
+    "payments::",
+    "reconcile::",
+    "reservations::",
+    "risk::",
+    "rooms::",
+    "sales::",
+    "shop::",
+    "stock_changes::",
+    "switches::",
+    "tenants::",
+    "user_list::",
+    "warm::",
+];
+
+pub(super) const AGAIN: [RepeatedTests; 3] = [
     RepeatedTests {
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
         variable: ("WEIR_TEST_BACKING", "mysql-and-cluster"),
-        needs_mariadb: true,
-        modules: &[
-            "access::",
-            "archive::",
-            "attempts::",
-            "auth::",
-            "clicks::",
-            "draws::",
-            "events::",
-            "fitment::",
-            "groups::",
-            "history::",
-            "link_stats::",
-            "openapi::",
-            "order_admin::",
-            "orders::",
-            "origin_on_mysql_and_cluster::",
-            "outbox::",
-            "payloads::",
-            "payments::",
-            "reconcile::",
-            "reservations::",
-            "risk::",
-            "rooms::",
-            "sales::",
-            "shop::",
-            "stock_changes::",
-            "switches::",
-            "tenants::",
-            "user_list::",
-            "warm::",
-        ],
+        server: Some(Server::MariaDb),
+        modules: ON_ANY_DATABASE,
+    },
+    RepeatedTests {
+        title: "The origin on PostgreSQL",
+        executable: "origin",
+        variable: ("WEIR_TEST_BACKING", "postgres"),
+        server: Some(Server::Postgres),
+        modules: ON_ANY_DATABASE,
     },
     // In addition to the module's own tests and the conformance suite: sales, limits, links and waiting rooms,
     // including failures. The other tests concern parts behind the filters and take minutes longer. `WEIR_HOST=native
@@ -156,7 +177,7 @@ pub(super) const AGAIN: [RepeatedTests; 2] = [
         title: "End to end on the native module",
         executable: "e2e",
         variable: (native::HOST, "native"),
-        needs_mariadb: false,
+        server: None,
         modules: &[
             "disconnect::",
             "limits::",
@@ -194,9 +215,12 @@ pub(super) fn for_test(executable: &str, test: &str) -> Tier {
     }
 }
 
-/// Whether the test starts a MariaDB.
-pub(super) fn is_on_mariadb(executable: &str, test: &str) -> bool {
-    is_in(&ON_MARIADB, executable, test)
+/// Whether the test starts one of these servers.
+pub(super) fn is_on(servers: &[Server], executable: &str, test: &str) -> bool {
+    let mut tables = ON_SERVER
+        .iter()
+        .filter(|(server, name, _)| servers.contains(server) && *name == executable);
+    tables.any(|(_, _, places)| places.iter().any(|place| is_at(place, test)))
 }
 
 /// Whether all tests of the executable are in the first tier.
@@ -244,6 +268,9 @@ mod tests {
             Tier::First
         );
         assert_eq!(for_test("origin", "not_mysql::pays"), Tier::First);
+        let on_postgres = |servers: &[Server]| is_on(servers, "origin", "a::postgres::pays");
+        assert!(on_postgres(&[Server::MariaDb, Server::Postgres]));
+        assert!(!on_postgres(&[Server::MariaDb]) && !on_postgres(&[]));
         assert_eq!(for_test("origin", "origin_on_kafka::pull::a"), Tier::Beside);
         let of_other_ground = for_test("origin", "origin_on_mysql_and_cluster::a");
         assert_eq!(of_other_ground, Tier::OnOtherGround);
@@ -254,7 +281,10 @@ mod tests {
 
     #[test]
     fn other_tables_name_only_second_tier_tests() {
-        for (executable, places) in BESIDE.into_iter().chain(ON_MARIADB) {
+        for (executable, places) in BESIDE
+            .into_iter()
+            .chain(ON_SERVER.map(|(_, name, places)| (name, places)))
+        {
             for place in places {
                 assert!(is_in(&SECOND, executable, place), "{executable} {place}");
             }

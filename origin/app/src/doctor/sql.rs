@@ -14,6 +14,13 @@ const SELECT_VARIABLES: &str = "
         'rpl_semi_sync_master_enabled', 'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_master_timeout',
         'rpl_semi_sync_source_enabled', 'rpl_semi_sync_source_wait_point', 'rpl_semi_sync_source_timeout')";
 
+/// The settings of its own session, and the number of connected standbys.
+const SELECT_SETTINGS: &str = r#"
+    SELECT name AS "Variable_name", setting AS "Value" FROM pg_settings
+    WHERE name IN ('fsync', 'synchronous_commit', 'synchronous_standby_names')
+    UNION ALL
+    SELECT 'standbys', CAST(COUNT(*) AS TEXT) FROM pg_stat_replication"#;
+
 /// Reads facts about the origin's database; `None` if it is a SQLite file that does not exist yet. A database that does not
 /// answer is a fact, not an error.
 pub(super) async fn ask(config: &Config) -> Option<SqlFacts> {
@@ -26,7 +33,12 @@ pub(super) async fn ask(config: &Config) -> Option<SqlFacts> {
         place: "SQL".into(),
         ..SqlFacts::default()
     };
-    if let Err(error) = read(config, &mut facts, file.is_none()).await {
+    let variables = match url.split(':').next() {
+        Some("sqlite") => None,
+        Some("postgres" | "postgresql") => Some(SELECT_SETTINGS),
+        _ => Some(SELECT_VARIABLES),
+    };
+    if let Err(error) = read(config, &mut facts, variables).await {
         facts.away = Some(format!("{error:#}"));
     }
     Some(facts)
@@ -39,11 +51,15 @@ fn is_there(url: &str) -> bool {
     Path::new(path).is_file()
 }
 
-async fn read(config: &Config, facts: &mut SqlFacts, has_variables: bool) -> anyhow::Result<()> {
+async fn read(
+    config: &Config,
+    facts: &mut SqlFacts,
+    select: Option<&'static str>,
+) -> anyhow::Result<()> {
     // Opens without migrations, because the check changes nothing.
     let database = Database::open(&config.database_url, &[]).await?;
-    if has_variables {
-        facts.variables = variables(&database).await?;
+    if let Some(select) = select {
+        facts.variables = variables(&database, select).await?;
     }
     #[cfg(feature = "sales")]
     {
@@ -53,8 +69,11 @@ async fn read(config: &Config, facts: &mut SqlFacts, has_variables: bool) -> any
     Ok(())
 }
 
-async fn variables(database: &Database) -> anyhow::Result<BTreeMap<String, String>> {
-    let rows = database.all(sql(SELECT_VARIABLES)).await?;
+async fn variables(
+    database: &Database,
+    select: &'static str,
+) -> anyhow::Result<BTreeMap<String, String>> {
+    let rows = database.all(sql(select)).await?;
     let pairs = rows
         .iter()
         .map(|row| Ok((row.text("Variable_name")?, row.text("Value")?)));

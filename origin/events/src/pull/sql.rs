@@ -271,7 +271,7 @@ mod tests {
         let query = "SELECT {cursor} {limit}";
         assert!(new("sqlite://a.db", "SELECT {cursor}", 1).starts_with("query: "));
         assert!(new("sqlite://a.db", query, 0).starts_with("look_back: "));
-        assert!(new("postgres://me:hush@h/d", query, 1).starts_with("database: "));
+        assert!(new("oracle://me:hush@h/d", query, 1).starts_with("database: "));
         let url = "mysql://me:hush@h/d?ssl-mode=none";
         let response = new(url, query, 1);
         assert!(

@@ -1,10 +1,11 @@
-//! Events pulled from third-party tables on real SQLite and MariaDB.
+//! Events pulled from third-party tables on real SQLite, MariaDB and PostgreSQL.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection, SqlitePool};
 use weir_origin::background::Backoff;
@@ -12,7 +13,7 @@ use weir_origin::events::groups::{Delivery, HandleFuture, Handler, NewGroup, Out
 use weir_origin::events::pull::{Destination, Pull, TableSource};
 
 use super::*;
-use crate::support::{Sql, mysql_url};
+use crate::support::{Sql, mysql_url, postgres_url};
 
 const CREATE: &str = "CREATE TABLE shop_orders (id BIGINT PRIMARY KEY, customer VARCHAR(64))";
 const INSERT: &str = "INSERT INTO shop_orders (id, customer) VALUES (?, ?)";
@@ -27,6 +28,12 @@ const MYSQL_QUERY: &str = "
     SELECT id AS position,
         CASE customer WHEN 'broken' THEN '{\"type\"' WHEN 'nobody' THEN NULL
         ELSE JSON_OBJECT('id', CONCAT('order-', id), 'type', 'view', 'customer', customer) END AS event
+    FROM shop_orders WHERE id > {cursor} ORDER BY id LIMIT {limit}";
+
+const POSTGRES_QUERY: &str = "
+    SELECT id AS position,
+        CASE customer WHEN 'broken' THEN '{\"type\"' WHEN 'nobody' THEN NULL
+        ELSE json_build_object('id', 'order-' || id, 'type', 'view', 'customer', customer)::TEXT END AS event
     FROM shop_orders WHERE id > {cursor} ORDER BY id LIMIT {limit}";
 
 /// A table in a database that is not the origin's.
@@ -62,11 +69,22 @@ impl Shop {
         shop
     }
 
+    async fn in_postgres() -> Self {
+        let shop = Self {
+            url: postgres_url().await,
+            query: POSTGRES_QUERY,
+            _dir: tempfile::tempdir().unwrap(),
+        };
+        shop.sql().await.execute(CREATE, &[]).await;
+        shop
+    }
+
     /// A connection to the shop's database.
     async fn sql(&self) -> Sql {
-        match self.url.starts_with("sqlite") {
-            true => Sql::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
-            false => Sql::MySql(MySqlConnection::connect(&self.url).await.unwrap()),
+        match self.query {
+            SQLITE_QUERY => Sql::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
+            MYSQL_QUERY => Sql::MySql(MySqlConnection::connect(&self.url).await.unwrap()),
+            _ => Sql::Postgres(PgConnection::connect(&self.url).await.unwrap()),
         }
     }
 
@@ -186,6 +204,15 @@ async fn late_rows_of_sqlite_are_pulled_exactly_once() {
 #[tokio::test]
 async fn late_rows_of_mariadb_are_pulled_exactly_once() {
     late_rows_are_fetched_exactly_once(Shop::in_mariadb().await).await;
+}
+
+mod postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn late_rows_are_pulled_exactly_once() {
+        late_rows_are_fetched_exactly_once(Shop::in_postgres().await).await;
+    }
 }
 
 #[tokio::test]

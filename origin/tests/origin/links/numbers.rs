@@ -206,6 +206,17 @@ async fn eight_origins_get_unique_numbers_on_mysql() {
     eight_origins(NumberFixture::new(Some(url), small(1_000_000, 100), plain).await).await;
 }
 
+mod postgres {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn eight_origins_get_unique_numbers() {
+        let url = support::postgres_url().await;
+        let plain = Numbering::plain();
+        eight_origins(NumberFixture::new(Some(url), small(1_000_000, 100), plain).await).await;
+    }
+}
+
 #[tokio::test]
 async fn generated_codes_skip_chosen_codes() {
     let place = NumberFixture::new(None, small(40, 10), Numbering::plain()).await;

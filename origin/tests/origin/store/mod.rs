@@ -8,7 +8,7 @@ use weir_origin::sales::store::{
     CancelOutcome, EditRefusal, HoldRules, OrderOutcome, OrderStatus, PaymentOutcome,
     ReservationOutcome, SaleStore, SaleTotals, Score, Shortage, StoredOrder, UpdateOutcome,
 };
-use weir_origin::sql::OpenError;
+use weir_origin::sql::{OpenError, sql};
 use weir_sale::sale::{Degrade, SaleState};
 
 use crate::support::{id, ticket, user};
@@ -106,6 +106,45 @@ async fn database_outlives_its_process_and_is_migrated_once() {
     }
 }
 
+/// An origin of the previous minor version must start on a schema of the next one, for a rollback.
+async fn older_origin_runs_on_a_newer_schema(url: &str) {
+    let database = open_database(url).await.unwrap();
+    for newer in [
+        "ALTER TABLE sales ADD COLUMN newer BIGINT NOT NULL DEFAULT 0",
+        "INSERT INTO schema_sales (version, description, success, checksum, execution_time)
+         VALUES (999, 'newer', TRUE, '', 0)",
+    ] {
+        database.execute(sql(newer)).await.unwrap();
+    }
+    database.close().await;
+    let store = SaleStore::new(open_database(url).await.unwrap());
+    create_sale(&store, 5, Payment::AtOrder).await;
+    ordered(&store, "alice", 1).await;
+}
+
+mod sqlite {
+    #[tokio::test]
+    async fn older_origin_runs_on_a_newer_schema() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/weir.db", dir.path().display());
+        super::older_origin_runs_on_a_newer_schema(&url).await;
+    }
+}
+
+mod mysql {
+    #[tokio::test]
+    async fn older_origin_runs_on_a_newer_schema() {
+        super::older_origin_runs_on_a_newer_schema(&crate::support::mysql_url().await).await;
+    }
+}
+
+mod postgres {
+    #[tokio::test]
+    async fn older_origin_runs_on_a_newer_schema() {
+        super::older_origin_runs_on_a_newer_schema(&crate::support::postgres_url().await).await;
+    }
+}
+
 #[tokio::test]
 async fn sqlite_constraints_refuse_invalid_values() {
     let dir = tempfile::tempdir().unwrap();
@@ -124,9 +163,9 @@ async fn sqlite_constraints_refuse_invalid_values() {
 }
 
 #[tokio::test]
-async fn only_sqlite_file_urls_are_accepted() {
+async fn unsupported_database_urls_are_refused() {
     let open = |url: &'static str| async move { open_database(url).await.unwrap_err() };
-    let other = open("postgres://user:hush@host/weir").await;
+    let other = open("oracle://user:hush@host/weir").await;
     assert!(matches!(other, OpenError::Unknown), "{other}");
     assert!(!format!("{other} {other:?}").contains("hush"));
     for url in ["sqlite::memory:", "sqlite://weir.db?mode=memory"] {

@@ -20,7 +20,7 @@ use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
 
 use servers::shared_redis;
-pub use servers::{mysql_url, redis};
+pub use servers::{mysql_url, postgres, postgres_url, redis};
 pub use sql::Sql;
 pub use world::World;
 
@@ -49,13 +49,18 @@ pub enum Backing {
     SqliteAndSingle,
     /// A database per test in one MariaDB, and a Redis Cluster with three nodes.
     MySqlAndCluster,
+    /// A database per test in one PostgreSQL, and one Redis.
+    PostgresAndSingle,
 }
 
 /// The backing of this run: `cargo xtask test --all` runs the tests once with each.
 pub fn backing() -> Backing {
     match std::env::var("WEIR_TEST_BACKING").as_deref() {
         Ok("mysql-and-cluster") => Backing::MySqlAndCluster,
-        Ok(other) => panic!("WEIR_TEST_BACKING is mysql-and-cluster or not set, not {other:?}"),
+        Ok("postgres") => Backing::PostgresAndSingle,
+        Ok(other) => {
+            panic!("WEIR_TEST_BACKING is mysql-and-cluster, postgres or not set, not {other:?}")
+        }
         Err(_) => Backing::SqliteAndSingle,
     }
 }
@@ -78,6 +83,16 @@ macro_rules! on_every_database {
             $(#[tokio::test]
             async fn $name() {
                 let url = crate::support::mysql_url().await;
+                let database = weir_origin::origin::open_database(&url).await.unwrap();
+                super::$name(&super::$store::new(database.clone())).await;
+                database.close().await;
+            })*
+        }
+
+        mod postgres {
+            $(#[tokio::test]
+            async fn $name() {
+                let url = crate::support::postgres_url().await;
                 let database = weir_origin::origin::open_database(&url).await.unwrap();
                 super::$name(&super::$store::new(database.clone())).await;
                 database.close().await;

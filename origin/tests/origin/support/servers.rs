@@ -1,12 +1,14 @@
-//! The Redis and the MariaDB that the tests of one binary share.
+//! The Redis, the MariaDB and the PostgreSQL that the tests of one binary share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use weir_stack::mariadb::MariaDbServer;
+use weir_stack::postgres::PostgresServer;
 use weir_stack::redis::{RedisServer, start_cluster};
 use weir_stack::report::SilentReporter;
 use weir_stack::{ports, tools};
@@ -46,10 +48,39 @@ pub async fn mysql_url() -> String {
     server.url(&format!("t{number}"))
 }
 
+/// A PostgreSQL for this caller only.
+pub async fn postgres(dir: &TempDir) -> PostgresServer {
+    let tool = tools::Postgres::find_or_get(&mut SilentReporter).unwrap();
+    let log = dir.path().join("postgres.log");
+    let port = ports::free().unwrap();
+    PostgresServer::start(&tool, port, dir.path(), &log)
+        .await
+        .unwrap()
+}
+
+/// A new empty database in the PostgreSQL that the tests of one binary share.
+pub async fn postgres_url() -> String {
+    static SERVER: OnceCell<(TempDir, PostgresServer)> = OnceCell::const_new();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = || async {
+        let dir = tempfile::tempdir().unwrap();
+        let server = postgres(&dir).await;
+        (dir, server)
+    };
+    let server = &SERVER.get_or_init(start).await.1;
+    let admin = server.url("postgres");
+    let mut sql = PgConnection::connect(&admin).await.unwrap();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let create = format!("CREATE DATABASE t{number}");
+    let create = sqlx::raw_sql(sqlx::AssertSqlSafe(create));
+    create.execute(&mut sql).await.unwrap();
+    server.url(&format!("t{number}"))
+}
+
 /// The Redis that the tests of one binary share.
 pub(super) async fn shared_redis() -> String {
     match backing() {
-        Backing::SqliteAndSingle => shared_server().await,
+        Backing::SqliteAndSingle | Backing::PostgresAndSingle => shared_server().await,
         Backing::MySqlAndCluster => shared_cluster().await,
     }
 }

@@ -1,8 +1,9 @@
 //! Direct access of a test to the origin's database.
 
 use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection, FromRow};
+use sqlx::{AssertSqlSafe, Connection, FromRow, raw_sql};
 
 use super::*;
 
@@ -10,17 +11,35 @@ use super::*;
 pub enum Sql {
     Sqlite(SqliteConnection),
     MySql(MySqlConnection),
+    Postgres(PgConnection),
 }
 
-/// A row that both databases can return.
+/// A row that all databases can return.
 pub trait SqlRow:
-    for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, MySqlRow> + Send + Unpin
+    for<'r> FromRow<'r, SqliteRow>
+    + for<'r> FromRow<'r, MySqlRow>
+    + for<'r> FromRow<'r, PgRow>
+    + Send
+    + Unpin
 {
 }
 
 impl<R> SqlRow for R where
-    R: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, MySqlRow> + Send + Unpin
+    R: for<'r> FromRow<'r, SqliteRow>
+        + for<'r> FromRow<'r, MySqlRow>
+        + for<'r> FromRow<'r, PgRow>
+        + Send
+        + Unpin
 {
+}
+
+/// The statement with these values as literals without a type, which PostgreSQL converts to the type of their columns.
+fn with_literals(statement: &str, values: &[&str]) -> AssertSqlSafe<String> {
+    let insert = |text: String, value: &&str| {
+        let literal = format!("'{}'", value.replace('\'', "''"));
+        text.replacen('?', &literal, 1)
+    };
+    AssertSqlSafe(values.iter().fold(statement.to_owned(), insert))
 }
 
 impl Sql {
@@ -38,6 +57,10 @@ impl Sql {
                     .iter()
                     .fold(sqlx::query(statement), |q, v| q.bind(*v));
                 query.execute(sql).await.unwrap();
+            }
+            Self::Postgres(sql) => {
+                let statement = with_literals(statement, values);
+                raw_sql(statement).execute(sql).await.unwrap();
             }
         }
     }
@@ -59,6 +82,11 @@ impl Sql {
                     .await
                     .unwrap(),
             ),
+            Self::Postgres(sql) => {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                let statement = with_literals(statement, &[&format!("\\x{hex}")]);
+                raw_sql(statement).execute(sql).await.unwrap();
+            }
         }
     }
 
@@ -80,11 +108,15 @@ impl World {
                 let sql = MySqlConnection::connect(&self.database_url).await;
                 Sql::MySql(sql.unwrap())
             }
+            Backing::PostgresAndSingle => {
+                let sql = PgConnection::connect(&self.database_url).await;
+                Sql::Postgres(sql.unwrap())
+            }
         }
     }
 
     /// Locks data that every order writes, like a slow transaction of another process, until `ROLLBACK`: the whole
-    /// SQLite database, or the stock in MySQL.
+    /// SQLite database, or the stock in a server.
     pub async fn lock_database(&self) -> Sql {
         let mut other = self.sql().await;
         if backing() == Backing::SqliteAndSingle {
@@ -101,6 +133,7 @@ impl World {
         match self.sql().await {
             Sql::Sqlite(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
             Sql::MySql(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
+            Sql::Postgres(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
         }
     }
 

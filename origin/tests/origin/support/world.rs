@@ -300,6 +300,7 @@ impl World {
         let url = match backing() {
             Backing::SqliteAndSingle => format!("sqlite://{}/{name}.db", self.dir.path().display()),
             Backing::MySqlAndCluster => mysql_url().await,
+            Backing::PostgresAndSingle => postgres_url().await,
         };
         open_database(&url).await.unwrap()
     }
@@ -343,6 +344,7 @@ impl World {
         let database_url = match backing() {
             Backing::SqliteAndSingle => format!("sqlite://{}/weir.db", dir.path().display()),
             Backing::MySqlAndCluster => mysql_url().await,
+            Backing::PostgresAndSingle => postgres_url().await,
         };
         let database = open_database(&database_url).await.unwrap();
         let redis = Redis::new(redis_url, &prefix).unwrap();
