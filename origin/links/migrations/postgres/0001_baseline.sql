@@ -10,8 +10,8 @@ CREATE TABLE links (
     record        TEXT COLLATE "C" NOT NULL,
     -- Starts at 1 and grows by 1 with each edit.
     version       BIGINT NOT NULL CHECK (version >= 1),
-    -- A JSON list of strings.
-    tags          TEXT COLLATE "C" NOT NULL,
+    -- The labels, as a JSON object.
+    labels        TEXT COLLATE "C" NOT NULL,
     -- The lifetime after its last click; 0: unlimited.
     life_ms       BIGINT NOT NULL CHECK (life_ms >= 0),
     -- The time at which it ends, regardless of clicks; NULL: never.
@@ -49,7 +49,7 @@ CREATE TABLE link_history (
     version BIGINT NOT NULL,
     action  TEXT COLLATE "C" NOT NULL CHECK (action IN ('create', 'edit', 'disable', 'enable', 'delete')),
     record  TEXT COLLATE "C" NOT NULL,
-    tags    TEXT COLLATE "C" NOT NULL,
+    labels  TEXT COLLATE "C" NOT NULL,
     at_ms   BIGINT NOT NULL,
     PRIMARY KEY (domain, code, version)
 );
@@ -197,3 +197,18 @@ CREATE TABLE link_click_cells (
 );
 
 CREATE INDEX link_click_cells_by_age ON link_click_cells (hour_ms);
+
+-- Small documents of a team: shared reports and UTM templates.
+CREATE TABLE link_team_items (
+    kind          TEXT COLLATE "C" NOT NULL CHECK (kind IN ('report', 'utm')),
+    -- The name of a template; of a report, the SHA-256 of its token.
+    name          TEXT COLLATE "C" NOT NULL,
+    -- The tenant; empty: the platform.
+    owner         TEXT COLLATE "C" NOT NULL,
+    -- JSON.
+    body          TEXT COLLATE "C" NOT NULL,
+    created_at_ms BIGINT NOT NULL,
+    PRIMARY KEY (kind, name, owner)
+);
+
+CREATE INDEX link_team_items_by_owner ON link_team_items (kind, owner, created_at_ms);
