@@ -319,7 +319,8 @@ pub async fn start_replicated(tool: &tools::Redis, dir: &Path) -> Result<Replica
         };
         nodes.push(RedisServer::start_with(tool, &options).await?);
     }
-    let (port, primary) = (ports::free()?, nodes[0].port());
+    let primary = nodes.first().context("no nodes")?.port();
+    let port = ports::free()?;
     let sentinel_dir = std::path::absolute(dir.join("sentinel"))?;
     std::fs::create_dir_all(&sentinel_dir)?;
     let config = sentinel_dir.join("sentinel.conf");

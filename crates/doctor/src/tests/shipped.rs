@@ -6,8 +6,8 @@ use weir_engine::page::{POLICY, Page};
 use weir_registry::FILTERS;
 
 use super::{
-    CLUSTERS, LISTENERS, MANAGER, at, checks, documents, drop_named, edit_settings, environment,
-    found, named, origin, redis, shipped, words,
+    CLUSTERS, LISTENERS, MANAGER, at, checks, documents, drop_field, drop_named, edit_settings,
+    environment, found, named, origin, redis, shipped, words,
 };
 
 #[test]

@@ -252,7 +252,7 @@ impl Redis {
 }
 
 /// The URLs in `--redis-url`.
-pub fn nodes_of(urls: &str) -> impl Iterator<Item = &str> {
+pub fn nodes_of(urls: &str) -> impl Iterator<Item = &str> + Clone {
     let urls = urls.strip_prefix(connection::REPLICATED).unwrap_or(urls);
     urls.split(',').map(str::trim)
 }

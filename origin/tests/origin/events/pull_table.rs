@@ -83,7 +83,7 @@ impl Shop {
     async fn sql(&self) -> Sql {
         match self.query {
             SQLITE_QUERY => Sql::Sqlite(SqliteConnection::connect(&self.url).await.unwrap()),
-            MYSQL_QUERY => Sql::MySql(MySqlConnection::connect(&self.url).await.unwrap()),
+            MYSQL_QUERY => Sql::MariaDb(MySqlConnection::connect(&self.url).await.unwrap()),
             _ => Sql::Postgres(PgConnection::connect(&self.url).await.unwrap()),
         }
     }

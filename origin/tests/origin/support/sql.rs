@@ -10,7 +10,7 @@ use super::*;
 /// A test's connection to the origin's database.
 pub enum Sql {
     Sqlite(SqliteConnection),
-    MySql(MySqlConnection),
+    MariaDb(MySqlConnection),
     Postgres(PgConnection),
 }
 
@@ -52,7 +52,7 @@ impl Sql {
                     .fold(sqlx::query(statement), |q, v| q.bind(*v));
                 query.execute(sql).await.unwrap();
             }
-            Self::MySql(sql) => {
+            Self::MariaDb(sql) => {
                 let query = values
                     .iter()
                     .fold(sqlx::query(statement), |q, v| q.bind(*v));
@@ -75,7 +75,7 @@ impl Sql {
                     .await
                     .unwrap(),
             ),
-            Self::MySql(sql) => drop(
+            Self::MariaDb(sql) => drop(
                 sqlx::query(statement)
                     .bind(bytes)
                     .execute(sql)
@@ -106,7 +106,7 @@ impl World {
             }
             Backing::MySqlAndCluster => {
                 let sql = MySqlConnection::connect(&self.database_url).await;
-                Sql::MySql(sql.unwrap())
+                Sql::MariaDb(sql.unwrap())
             }
             Backing::PostgresAndSingle => {
                 let sql = PgConnection::connect(&self.database_url).await;
@@ -132,7 +132,7 @@ impl World {
     pub async fn row<R: SqlRow>(&self, query: &'static str) -> R {
         match self.sql().await {
             Sql::Sqlite(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
-            Sql::MySql(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
+            Sql::MariaDb(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
             Sql::Postgres(mut sql) => sqlx::query_as(query).fetch_one(&mut sql).await.unwrap(),
         }
     }
