@@ -61,7 +61,7 @@ pub use openapi::{CLIENT_GENERATOR_VERSION, OpenApiTools, SCHEMATHESIS_VERSION};
 pub use peers::Peer;
 pub use postgres::Postgres;
 pub use promtool::Promtool;
-pub use redis::Redis;
+pub use redis::{PACKAGED as PACKAGED_REDIS, Redis, SERVER as REDIS_SERVER};
 pub use rust::{Source, TARGET, WasmToolchain};
 pub use sdk::SdkModules;
 pub use vale::Vale;

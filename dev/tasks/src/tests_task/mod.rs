@@ -265,7 +265,7 @@ fn check_places(executables: &[Executable]) -> Result<()> {
     let mut tests = Vec::new();
     for executable in executables {
         let name = &executable.name;
-        if !tiers::is_first(name) {
+        if tiers::names(name) {
             let own = executable.tests()?.into_iter();
             tests.extend(own.map(|test| (name.clone(), test)));
         }
@@ -442,12 +442,16 @@ fn features(on_java: bool) -> String {
     all.join(",")
 }
 
-/// The database servers that cannot run here, each with the reason.
+/// The servers that cannot run here, each with the reason.
 fn missing_servers() -> Vec<(Server, anyhow::Error)> {
     let mariadb = tools::MariaDb::find_or_get(&mut Console).map(drop);
     let postgres = tools::Postgres::find_or_get(&mut Console).map(drop);
+    let redis = tools::PACKAGED_REDIS.iter().map(|packaged| {
+        let found = packaged.find_or_get(&mut Console).map(drop);
+        (Server::Redis(packaged.name), found)
+    });
     let found = [(Server::MariaDb, mariadb), (Server::Postgres, postgres)];
-    let missing = found.into_iter();
+    let missing = found.into_iter().chain(redis);
     missing
         .filter_map(|(server, found)| Some((server, found.err()?)))
         .collect()

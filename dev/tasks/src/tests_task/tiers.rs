@@ -1,6 +1,6 @@
 //! The only place that defines which tests are in the second tier.
 
-use weir_stack::native;
+use weir_stack::{native, tools};
 
 /// Tests of the second tier: an executable, and modules or tests in it. `m::` is a module of that name at any depth.
 /// All other tests are in the first tier.
@@ -83,11 +83,13 @@ const BESIDE: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// A database server that a machine may lack.
+/// A server that a machine may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Server {
     MariaDb,
     Postgres,
+    /// One of [`tools::PACKAGED_REDIS`], by its name.
+    Redis(&'static str),
 }
 
 /// Tests of the second tier that start a database server.
@@ -115,7 +117,7 @@ pub(super) struct RepeatedTests {
     pub(super) executable: &'static str,
     /// The variable that selects the environment.
     pub(super) variable: (&'static str, &'static str),
-    /// The database server of the environment.
+    /// The server of the environment.
     pub(super) server: Option<Server>,
     /// Top-level modules of the executable.
     pub(super) modules: &'static [&'static str],
@@ -155,7 +157,16 @@ const ON_ANY_DATABASE: &[&str] = &[
     "warm::",
 ];
 
-pub(super) const AGAIN: [RepeatedTests; 3] = [
+/// End-to-end tests of sales with one server, Cluster and Sentinel. The packaged servers have no TLS.
+const ON_ANY_REDIS: &[&str] = &[
+    "redis_kinds::connections_to_a_demoted_redis_are_replaced",
+    "redis_kinds::sale_follows_a_promoted_replica_and_is_exact",
+    "redis_kinds::sale_is_exact_after_a_cluster_node_restarts",
+    "redis_kinds::sale_is_exact_while_redis_repeatedly_drops_connections",
+    "redis_kinds::sale_works_with_a_redis_cluster_of_three_nodes",
+];
+
+pub(super) const AGAIN: [RepeatedTests; 7] = [
     RepeatedTests {
         title: "The origin over MySQL's protocol and a Redis Cluster",
         executable: "origin",
@@ -189,7 +200,26 @@ pub(super) const AGAIN: [RepeatedTests; 3] = [
             "whole_sale::",
         ],
     },
+    on_redis("Scripts on Redis 8", "scripts", "redis-8", &[""]),
+    on_redis("Scripts on Valkey 9", "scripts", "valkey-9", &[""]),
+    on_redis("End to end on Redis 8", "e2e", "redis-8", ON_ANY_REDIS),
+    on_redis("End to end on Valkey 9", "e2e", "valkey-9", ON_ANY_REDIS),
 ];
+
+const fn on_redis(
+    title: &'static str,
+    executable: &'static str,
+    name: &'static str,
+    modules: &'static [&'static str],
+) -> RepeatedTests {
+    RepeatedTests {
+        title,
+        executable,
+        variable: (tools::REDIS_SERVER, name),
+        server: Some(Server::Redis(name)),
+        modules,
+    }
+}
 
 /// When a test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +251,11 @@ pub(super) fn is_on(servers: &[Server], executable: &str, test: &str) -> bool {
         .iter()
         .filter(|(server, name, _)| servers.contains(server) && *name == executable);
     tables.any(|(_, _, places)| places.iter().any(|place| is_at(place, test)))
+}
+
+/// Whether the tables name tests of the executable.
+pub(super) fn names(executable: &str) -> bool {
+    !is_first(executable) || AGAIN.iter().any(|again| again.executable == executable)
 }
 
 /// Whether all tests of the executable are in the first tier.
