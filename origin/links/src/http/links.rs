@@ -347,6 +347,8 @@ enum Sort {
     Created,
     /// Most clicked first.
     Clicks,
+    /// Only links without clicks, newest first.
+    Unclicked,
 }
 
 impl PageQuery {
@@ -373,20 +375,24 @@ impl PageQuery {
         let first = match self.sort {
             Sort::Created => Cursor::Age(None),
             Sort::Clicks => Cursor::Clicks(None),
+            Sort::Unclicked => Cursor::Unclicked(None),
         };
         let Some(after) = self.after.as_deref().filter(|after| !after.is_empty()) else {
             return Ok(first);
         };
         let after = Cursor::read_text(after);
-        let is_of_order =
-            |cursor: &Cursor| matches!(cursor, Cursor::Age(_)) == matches!(first, Cursor::Age(_));
+        let is_of_order = |cursor: &Cursor| match self.sort {
+            Sort::Created => matches!(cursor, Cursor::Age(_)),
+            Sort::Clicks => !matches!(cursor, Cursor::Age(_)),
+            Sort::Unclicked => matches!(cursor, Cursor::Unclicked(_)),
+        };
         let detail = "after: must be the `next` of an earlier page with this sort order";
         let after = after.filter(is_of_order);
         after.ok_or_else(|| Problem::invalid_query(detail))
     }
 }
 
-/// Search links, newest or most clicked first
+/// Search links, newest or most clicked first, or only those without clicks
 #[utoipa::path(
     get,
     path = "/links",

@@ -296,6 +296,27 @@ async fn statistics_cover_all_links_a_folder_or_a_tag() {
 }
 
 #[tokio::test]
+async fn links_without_clicks_are_listed_alone() {
+    let world = world().await;
+    for code in ["one-a", "two-b", "three-c"] {
+        labelled(&world, "s", code, json!({})).await;
+    }
+    world.origin.links().unwrap().log().drained().await;
+    click(&world, 1, &[("s/two-b", 1)]).await;
+    let mut after = String::new();
+    for code in ["three-c", "one-a"] {
+        let path = format!("/links?sort=unclicked&limit=1&after={after}");
+        let page = world.admin("GET", &path, &Value::Null).await.body;
+        assert_eq!(page["links"][0]["code"], code, "{page}");
+        after = page["next"].as_str().unwrap_or_default().to_owned();
+    }
+    assert_eq!(after, "", "the clicked link is not a match");
+    let foreign = "/links?sort=unclicked&after=c1.s.two-b";
+    let refused = world.admin("GET", foreign, &Value::Null).await;
+    assert_eq!(refused.status, 400);
+}
+
+#[tokio::test]
 async fn shared_report_needs_no_key_until_it_is_revoked() {
     let world = world().await;
     labelled(

@@ -64,7 +64,7 @@ async function links() {
   const tag = el("input", { type: "search", name: "tag", autocomplete: "off", placeholder: "Only this tag" });
   const { folders } = await api.folders();
   const folder = select([["", "All"], ...folders.map(({ name, links }) => [name, `${name} (${count(links)})`])], "", { name: "folder" });
-  const sort = select([["created", "Newest first"], ["clicks", "Most clicked first"]], "created", { name: "sort" });
+  const sort = select([["created", "Newest first"], ["clicks", "Most clicked first"], ["unclicked", "Only without clicks"]], "created", { name: "sort" });
   const more = el("button", { type: "button", class: "quiet", id: "more", hidden: true }, "More");
   let after;
   const load = async (isFirst) => {
