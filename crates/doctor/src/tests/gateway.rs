@@ -333,7 +333,7 @@ fn missing_user_routes_are_reported() {
 #[test]
 fn only_links_events_and_fitment_reach_the_origin() {
     one("shortlink.yaml", "links-route", |tree| {
-        at(tree, ROUTES)[0]["route"]["prefix_rewrite"] = "/links/".into();
+        at(tree, ROUTES)[1]["route"]["prefix_rewrite"] = "/links/".into();
     });
     one("shortlink.yaml", "origin-cluster", |tree| {
         named(tree, "weir_origin")["name"] = "other".into();

@@ -83,6 +83,7 @@ fn postgres_settings_that_may_lose_commits_are_found() {
         ];
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         words(&examined(&SqlFacts {
+            place: "SQL at db:5432".into(),
             variables: right.iter().chain(changes).map(owned).collect(),
             ..SqlFacts::default()
         }))

@@ -372,14 +372,14 @@ fn waiting_visitor_reads_the_page_and_json_in_own_language() {
         let mut world = World::new(1, r#","mode":"paused","active_max":1"#);
         world.is_early = is_early;
         for (language, tag, brand, title) in [
-            ("fr", "en", "Waiting room", "You are in line"),
+            ("fr", "en", "Waiting room", "The line is paused"),
             (
                 "de-AT,en;q=0.5",
                 "de",
                 "Warteraum",
-                "Sie sind in der Warteschlange",
+                "Die Warteschlange ist angehalten",
             ),
-            ("zh-CN", "zh", "等候室", "您正在排队"),
+            ("zh-CN", "zh", "等候室", "排队已暂停"),
         ] {
             // First from Redis, then from memory.
             let json = in_language(&mut world, "/shop", "application/json", language, "");

@@ -637,9 +637,10 @@ impl EnvoyConfig {
         list(self.http()?, "/http_filters")
     }
 
-    /// Replaces the action of the only route to `cluster`.
+    /// Replaces the action of the route that sends all other requests to `cluster`.
     fn act_on_route_to(mut self, cluster: &str, action: Value) -> Result<Self> {
-        let is_it = |value: &Value| value["route"]["cluster"] == cluster;
+        let is_it =
+            |value: &Value| value["route"]["cluster"] == cluster && value["match"]["prefix"] == "/";
         let route = fields(tree::only(self.http()?, "the route", is_it)?, "")?;
         route.remove("route");
         let Value::Object(mut action) = action else {
