@@ -4,6 +4,7 @@
 
 mod access_log;
 mod auth;
+mod chunks;
 pub mod client;
 mod cors;
 pub mod csv;
@@ -36,6 +37,7 @@ use crate::metrics::RequestMetrics;
 pub use access_log::{AccessLog, AccessLogConfig};
 pub use auth::bearer;
 pub use auth::{ADMIN_TOKEN_LEN_MIN, AdminToken, TokenTooShort};
+pub use chunks::{ChunkSender, streamed};
 pub use cors::{AllowedOrigin, Cors};
 pub use edge::{EDGE_REFUSALS, EdgeHeaders, Edges, document_ms, with_stamp};
 pub use health::HeartbeatTimeouts;

@@ -1,14 +1,7 @@
 //! Streams all matching links as CSV or NDJSON.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
-use tokio::sync::mpsc;
-use tracing::error;
 
 use super::links::PageQuery;
 use super::within::CallerFilter;
@@ -16,7 +9,7 @@ use crate::Links;
 use crate::model::view::LinkView;
 use crate::search::{Cursor, LinkQuery, search};
 use weir_origin_core::http::csv::Csv;
-use weir_origin_core::http::{Problem, ReadQuery};
+use weir_origin_core::http::{ChunkSender, Problem, ReadQuery, streamed};
 use weir_origin_core::sql::SqlError;
 
 /// Number of links per page. At most two pages are in memory.
@@ -58,22 +51,6 @@ enum Format {
     Ndjson,
 }
 
-/// A body whose chunks come from a channel: the producer waits for the client.
-struct Chunks(mpsc::Receiver<Result<Bytes, SqlError>>);
-
-impl hyper::body::Body for Chunks {
-    type Data = Bytes;
-    type Error = SqlError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, SqlError>>> {
-        let chunk = self.get_mut().0.poll_recv(context);
-        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
-    }
-}
-
 /// Export matching links as CSV, streamed
 #[utoipa::path(
     get,
@@ -113,19 +90,13 @@ fn export(
     format: Format,
 ) -> Result<Response, Problem> {
     let (requested, cursor) = (query.link_query(within), query.cursor()?);
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(async move {
-        if let Err(failure) = send(&links, &requested, cursor, format, &sender).await {
-            error!(error = %failure, "link export interrupted");
-            // The client sees that the body is incomplete.
-            let _ = sender.send(Err(failure)).await;
-        }
+    let body = streamed("link export", |sender| async move {
+        send(&links, &requested, cursor, format, &sender).await
     });
     let kind = match format {
         Format::Csv => "text/csv; charset=utf-8",
         Format::Ndjson => "application/x-ndjson",
     };
-    let body = Body::new(Chunks(receiver));
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
@@ -135,7 +106,7 @@ async fn send(
     query: &LinkQuery,
     cursor: Cursor,
     format: Format,
-    to: &mpsc::Sender<Result<Bytes, SqlError>>,
+    to: &ChunkSender,
 ) -> Result<(), SqlError> {
     if let Format::Csv = format {
         let head = Csv::new(&COLUMNS).finish();
