@@ -149,6 +149,20 @@ impl Collector {
         }
     }
 
+    /// Appends the origin's own events, except those that it appended before.
+    ///
+    /// # Errors
+    /// If the log does not accept them; a repetition is safe.
+    pub async fn record(&self, envelopes: Vec<Envelope>) -> Result<(), CollectError> {
+        let is_new = |envelope: &Envelope| {
+            let id = envelope.id.as_str();
+            matches!(self.observed.look(id, envelope.fingerprint), IdStatus::New)
+        };
+        let new = envelopes.into_iter().filter(is_new);
+        let accepted = new.map(|envelope| Judgement::Accept(Box::new(envelope)));
+        self.append(accepted.collect()).await.map(|_| ())
+    }
+
     /// Returns one verdict per event. The whole body is validated against one snapshot of the types.
     fn judge_body(&self, sender: &Sender, body: &[u8]) -> Result<Vec<Judgement>, CollectError> {
         let batch = Batch::read(body)?;

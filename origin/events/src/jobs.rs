@@ -17,6 +17,9 @@ const CLEAN_LIMIT: u32 = 1_000;
 /// Retention of archive steps: longer than the log retains handled records.
 const ARCHIVES_KEPT_MS: u64 = 62 * 24 * 60 * 60 * 1_000;
 
+/// Retention of the number of events by hour: more than a year, to compare with the last one.
+const COUNTS_KEPT_MS: u64 = 400 * 24 * 60 * 60 * 1_000;
+
 /// Interval of lag measurements.
 const MEASURE_PERIOD: Duration = Duration::from_secs(5);
 
@@ -41,6 +44,8 @@ async fn clean_once(events: &Events) -> Result<bool, anyhow::Error> {
     store.letters().clean_dead_letters(letters_ms).await?;
     let archives_ms = now_ms.saturating_sub(ARCHIVES_KEPT_MS);
     store.archives().clean_archives(archives_ms).await?;
+    let counts_ms = now_ms.saturating_sub(COUNTS_KEPT_MS);
+    store.counts().clean_counts(counts_ms).await?;
     let deleted = store.clean_events(now_ms, CLEAN_LIMIT).await?;
     events.metrics().expired.inc_by(deleted);
     Ok(deleted == u64::from(CLEAN_LIMIT))

@@ -12,6 +12,7 @@
 //! | `archive` | the group `archive`: events as Parquet files (feature `archive`) |
 //! | [`store`] | events, positions, retries and dead letters in SQL |
 //! | [`admin`] | operator actions: status, seek, pause, resend of dead letters |
+//! | [`segments`] | evaluates segments: customers by rules on their events |
 //! | `jobs` | deletes expired data, measures the lag of groups |
 //! | [`metrics`], [`config`] | metrics; flags and settings |
 
@@ -30,6 +31,7 @@ pub mod metrics;
 pub mod model;
 pub mod pull;
 pub mod registry;
+pub mod segments;
 pub mod store;
 
 use std::collections::BTreeSet;
@@ -58,8 +60,12 @@ use weir_origin_core::sql::{Database, SqlError};
 pub use config::{LogLocation, Settings};
 
 /// SQL migrations of events.
-pub const MIGRATIONS: weir_origin_core::sql::Migrations =
-    weir_origin_core::migrations!("events", (1, "baseline", "0001_baseline"));
+pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
+    "events",
+    (1, "baseline", "0001_baseline"),
+    (2, "counts", "0002_counts"),
+    (3, "segments", "0003_segments"),
+);
 
 /// Reads the clock: milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -98,6 +104,8 @@ struct Parts {
     metrics: EventMetrics,
     user_header: HeaderName,
     dead_letters_kept_ms: u64,
+    /// Signals that a segment was changed.
+    segment_changes: Notify,
     clock: Clock,
 }
 
@@ -197,6 +205,7 @@ impl Events {
             metrics,
             user_header: settings.user_header,
             dead_letters_kept_ms: settings.dead_letters_kept_ms,
+            segment_changes: Notify::new(),
             clock,
         })))
     }
@@ -225,6 +234,7 @@ impl Events {
         }
         tasks.push(tokio::spawn(jobs::clean(self.clone(), stop.clone())));
         tasks.push(tokio::spawn(jobs::measure(self.clone(), stop.clone())));
+        tasks.push(tokio::spawn(segments::run(self.clone(), stop.clone())));
         tasks
     }
 
@@ -261,6 +271,11 @@ impl Events {
     /// The collectors that pull events.
     pub fn pulls(&self) -> &[Pull] {
         &self.0.pulls
+    }
+
+    /// Signals that a segment is due.
+    pub(crate) fn segment_changes(&self) -> &Notify {
+        &self.0.segment_changes
     }
 
     /// Metrics of events.

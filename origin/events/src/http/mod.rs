@@ -8,6 +8,8 @@ mod page;
 mod pulls;
 mod query;
 mod refusals;
+mod segments;
+mod sellers;
 mod types;
 
 pub use page::page;
@@ -24,9 +26,10 @@ use super::collect::CollectError;
 use super::log::AppendError;
 use refusals::{
     CONTENT_TYPE, EVENT_REJECTED, EVENT_UNREADABLE, EVENTS_FULL, EVENTS_LOG, EVENTS_OFF,
-    EVENTS_REFUSED, EVENTS_UNKNOWN, INVALID_IF_MATCH, INVALID_SEEK, INVALID_TYPE, INVALID_USER,
-    NOT_BY_A_GATEWAY, NOT_RESENDABLE, TOO_MANY_TYPES, TYPES_BUSY, UNKNOWN_DEAD_LETTER,
-    UNKNOWN_GROUP, UNKNOWN_TYPE, UNKNOWN_WINDOW, VERSION_CONFLICT,
+    EVENTS_REFUSED, EVENTS_UNKNOWN, INVALID_IF_MATCH, INVALID_SEEK, INVALID_SEGMENT, INVALID_TYPE,
+    INVALID_USER, NOT_BY_A_GATEWAY, NOT_RESENDABLE, SEGMENT_BEING_DELETED, SEGMENT_UNREADABLE,
+    TOO_MANY_SEGMENTS, TOO_MANY_TYPES, TYPES_BUSY, UNKNOWN_DEAD_LETTER, UNKNOWN_GROUP,
+    UNKNOWN_SEGMENT, UNKNOWN_TYPE, UNKNOWN_WINDOW, VERSION_CONFLICT,
 };
 use weir_origin_core::access::scope::Area;
 use weir_origin_core::api::{Api, AuditTiming, Document, RouteRules};
@@ -78,6 +81,7 @@ pub fn admin() -> Api<Enabled> {
     let sent = &[EVENTS_FULL, EVENTS_UNKNOWN, EVENTS_REFUSED];
     let group = rules.refuses(&[UNKNOWN_GROUP, EVENTS_LOG]);
     let course = rules.refuses(&[EVENT_UNREADABLE]);
+    let segment = rules.refuses(&[UNKNOWN_SEGMENT]);
     Api::admin(Area::Events)
         // Business systems send events, which are not audited as operator actions.
         .route(
@@ -126,6 +130,32 @@ pub fn admin() -> Api<Enabled> {
             routes!(query::customer_window),
             course.refuses(&[UNKNOWN_WINDOW]),
         )
+        .route(
+            routes!(segments::list),
+            rules.refuses(&[SEGMENT_UNREADABLE]),
+        )
+        .route(
+            routes!(segments::get),
+            segment.refuses(&[SEGMENT_UNREADABLE]),
+        )
+        .route(
+            routes!(segments::put).layer(DefaultBodyLimit::max(
+                crate::model::segments::SEGMENT_LEN_MAX,
+            )),
+            segment.refuses(&[
+                INVALID_SEGMENT,
+                SEGMENT_BEING_DELETED,
+                SEGMENT_UNREADABLE,
+                TOO_MANY_SEGMENTS,
+                BODY_TOO_LARGE,
+            ]),
+        )
+        .route(routes!(segments::delete), segment)
+        .route(routes!(segments::evaluate), segment)
+        .route(routes!(segments::members), segment)
+        .route(routes!(segments::csv), segment)
+        .route(routes!(sellers::profile), rules)
+        .route(routes!(sellers::trends), rules)
         .route(routes!(query::visitor), course)
         .route(
             routes!(query::visitor_window),

@@ -52,6 +52,12 @@ pub(super) const INVALID_SEEK: Refusal = Refusal::invalid(
     "A consumer group cannot seek there",
 );
 
+pub(super) const INVALID_SEGMENT: Refusal = Refusal::invalid(
+    "invalid_segment",
+    "Invalid segment",
+    "The segment is invalid",
+);
+
 pub(super) const INVALID_TYPE: Refusal =
     Refusal::invalid("invalid_type", "Invalid type", "The event type is invalid");
 
@@ -75,6 +81,20 @@ pub(super) const NOT_RESENDABLE: Refusal = Refusal::invalid(
     "The dead letter cannot be sent again unchanged",
 );
 
+pub(super) const SEGMENT_BEING_DELETED: Refusal = Refusal::unavailable(
+    "segment_being_deleted",
+    "A deleted segment with this name still has members",
+);
+
+pub(super) const SEGMENT_UNREADABLE: Refusal =
+    Refusal::unavailable("segment_unreadable", "A stored segment cannot be read");
+
+pub(super) const TOO_MANY_SEGMENTS: Refusal = Refusal::conflict(
+    "too_many_segments",
+    "Too many segments",
+    "The maximum number of segments is reached",
+);
+
 pub(super) const TOO_MANY_TYPES: Refusal = Refusal::conflict(
     "too_many_types",
     "Too many types",
@@ -94,6 +114,12 @@ pub(super) const UNKNOWN_DEAD_LETTER: Refusal = Refusal::not_found(
 
 pub(super) const UNKNOWN_GROUP: Refusal =
     Refusal::not_found("unknown_group", "Unknown group", "There is no such group");
+
+pub(super) const UNKNOWN_SEGMENT: Refusal = Refusal::not_found(
+    "unknown_segment",
+    "Unknown segment",
+    "There is no such segment",
+);
 
 pub(super) const UNKNOWN_TYPE: Refusal = Refusal::not_found(
     "unknown_type",

@@ -1,6 +1,7 @@
-//! Plain types of events: log records, dead letters and event types. This module uses neither SQL nor the log.
+//! Plain types of events: log records, dead letters, event types and segments. This module uses neither SQL nor the log.
 
 pub mod dead_letter;
 pub mod recent_events;
 pub mod record;
+pub mod segments;
 pub mod types;

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use sqlx::Error;
 
+use super::counts::NewCounts;
 use super::dead::{DeadLetter, insert_dead};
 use super::groups::move_in;
 use super::{EventStore, Move, Step};
@@ -54,6 +55,17 @@ const BY_VISITOR_LATEST: &str = "
     WHERE visitor = ? AND customer IS NULL AND (? = '' OR type = ?) AND at_ms >= ? AND at_ms < ?
         AND (at_ms < ? OR (at_ms = ? AND position < ?))
     ORDER BY at_ms DESC, position DESC LIMIT ?";
+
+/// The latest events of a customer by type.
+const BY_TYPE: &str = "
+    SELECT type, COUNT(*) AS total, MIN(at_ms) AS first_ms, MAX(at_ms) AS last_ms
+    FROM (
+        SELECT type, at_ms FROM events WHERE customer = ?
+        ORDER BY at_ms DESC, position DESC LIMIT ?
+    ) latest
+    GROUP BY type ORDER BY total DESC, type";
+
+const SELECT_FIRST: &str = "SELECT MIN(at_ms) AS first_ms FROM events WHERE customer = ?";
 
 const SELECT_EXPIRED: &str =
     "SELECT row_key FROM events WHERE expires_at_ms <= ? ORDER BY expires_at_ms LIMIT ?";
@@ -140,6 +152,19 @@ pub struct CourseFilter<'a> {
     pub limit: u32,
 }
 
+/// The events of one type in a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeSummary {
+    /// The type.
+    pub event_type: String,
+    /// Number of events.
+    pub events: u64,
+    /// Time of the first event, in milliseconds since the Unix epoch.
+    pub first_ms: u64,
+    /// Time of the last event, in milliseconds since the Unix epoch.
+    pub last_ms: u64,
+}
+
 impl EventStore {
     /// Stores a batch and moves the group `store`, in one transaction. The first event of an id is kept. A different
     /// event with the same id becomes a dead letter.
@@ -154,13 +179,14 @@ impl EventStore {
                 tx.rollback().await?;
                 return Ok((Step::Moved, StoreCounts::default()));
             }
-            let mut stored = StoreCounts::default();
+            let (mut stored, mut counts) = (StoreCounts::default(), NewCounts::default());
             for chunk in batch.events.chunks(ROWS) {
-                insert_chunk(&mut tx, to, chunk, &mut stored).await?;
+                insert_chunk(&mut tx, to, chunk, &mut stored, &mut counts).await?;
             }
             for letter in &batch.dead {
                 insert_dead(&mut tx, letter).await?;
             }
+            counts.write(&mut tx, to.source).await?;
             tx.commit().await?;
             Ok((Step::Taken, stored))
         };
@@ -201,6 +227,26 @@ impl EventStore {
         Ok(rows.iter().map(placed).collect::<Result<_, _>>()?)
     }
 
+    /// The types of a customer's latest events, at most `limit` of them, the most frequent type first.
+    pub async fn customer_types(
+        &self,
+        customer: &str,
+        limit: u32,
+    ) -> Result<Vec<TypeSummary>, SqlError> {
+        let select = sql(BY_TYPE).text(customer).number(limit);
+        let rows = self.db.all(select).await?;
+        Ok(rows.iter().map(summary).collect::<Result<_, _>>()?)
+    }
+
+    /// The time of a customer's first event that is still stored, in milliseconds since the Unix epoch.
+    pub async fn first_ms(&self, customer: &str) -> Result<Option<u64>, SqlError> {
+        let row = self.db.one(sql(SELECT_FIRST).text(customer)).await?;
+        Ok(match row {
+            Some(row) => row.maybe("first_ms")?,
+            None => None,
+        })
+    }
+
     /// Deletes at most `limit` expired events and returns their number.
     pub async fn clean_events(&self, now_ms: u64, limit: u32) -> Result<u64, SqlError> {
         let select = sql(SELECT_EXPIRED).number(now_ms).number(limit);
@@ -223,16 +269,18 @@ impl EventStore {
     }
 }
 
-async fn insert_chunk(
+async fn insert_chunk<'a>(
     tx: &mut Tx,
     to: Move<'_>,
-    chunk: &[NewEvent],
+    chunk: &'a [NewEvent],
     stored: &mut StoreCounts,
+    counts: &mut NewCounts<'a>,
 ) -> Result<(), Error> {
     if chunk.len() == ROWS {
         let all = chunk.iter().fold(sql(&INSERT_MANY), row);
         if tx.insert_all(all).await? {
             stored.new += chunk.len() as u64;
+            chunk.iter().for_each(|event| counts.add(event));
             return Ok(());
         }
     }
@@ -240,6 +288,7 @@ async fn insert_chunk(
     for event in chunk {
         if tx.insert(row(sql(&INSERT_ONE), event)).await? {
             stored.new += 1;
+            counts.add(event);
         } else if is_same(tx, event).await? {
             stored.again += 1;
         } else {
@@ -275,4 +324,13 @@ fn placed(row: &Row) -> Result<(EventCursor, Vec<u8>), Error> {
         position: row.number("position")?,
     };
     Ok((place, row.bytes("envelope")?))
+}
+
+fn summary(row: &Row) -> Result<TypeSummary, Error> {
+    Ok(TypeSummary {
+        event_type: row.text("type")?,
+        events: row.number("total")?,
+        first_ms: row.number("first_ms")?,
+        last_ms: row.number("last_ms")?,
+    })
 }

@@ -4,31 +4,41 @@
 //! |---|---|
 //! | `types` | event types |
 //! | `events` | events in bulk, each once; the history of a customer or visitor |
+//! | `counts` | the number of events by hour and type |
 //! | `groups` | positions of groups, and whether they are paused |
 //! | `retries` | events in retry |
 //! | `dead` | dead letters |
 //! | `archives` | steps of the archive |
 //! | `pulls` | cursors of collectors |
 //! | `compensations` | pending recomputations |
+//! | `segments` | segments, their members and the progress of their evaluation |
 
 mod archives;
 mod compensations;
+mod counts;
 mod dead;
 mod events;
 mod groups;
 mod pulls;
 mod retries;
+mod segments;
 mod types;
 
 use weir_origin_core::sql::Database;
 
 pub use archives::{ArchiveCut, ArchiveStore};
 pub use compensations::{Compensation, CompensationStore};
+pub use counts::{CountStore, TREND_TYPES_MAX, Trend, TrendFilter, TypeTrend};
 pub use dead::{DeadFilter, DeadLetter, DeadLetterStore};
-pub use events::{CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, StoreCounts};
+pub use events::{
+    CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, StoreCounts, TypeSummary,
+};
 pub use groups::Control;
 pub use pulls::{PullState, PullStore};
 pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, SettledRetry, Settlement};
+pub use segments::{
+    CustomerRange, Member, MemberChanges, Progress, SegmentPut, SegmentStore, StoredSegment,
+};
 pub use types::{StoredType, TypeStore};
 
 /// The group that writes events to this store.
@@ -56,6 +66,11 @@ impl EventStore {
         ArchiveStore(self)
     }
 
+    /// The number of events by hour and type.
+    pub fn counts(&self) -> CountStore<'_> {
+        CountStore(self)
+    }
+
     /// Dead letters: events refused on arrival, or given up by a group.
     pub fn letters(&self) -> DeadLetterStore<'_> {
         DeadLetterStore(self)
@@ -74,6 +89,11 @@ impl EventStore {
     /// Events in retry, and events waiting behind them.
     pub fn retry_queue(&self) -> RetryStore<'_> {
         RetryStore(self)
+    }
+
+    /// Segments and their members.
+    pub fn segments(&self) -> SegmentStore<'_> {
+        SegmentStore(self)
     }
 
     /// The registered event types.

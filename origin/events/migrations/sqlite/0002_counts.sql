@@ -1,0 +1,11 @@
+-- The number of stored events by hour and type, for trends. The group `store` adds to it in the transaction that stores
+-- the events. ../mysql has the same tables: change both.
+CREATE TABLE event_counts (
+    -- Start of the hour of the events' own times.
+    hour_ms INTEGER NOT NULL,
+    type    TEXT    NOT NULL,
+    -- Each source has its own rows, so that origins do not wait for each other.
+    source  TEXT    NOT NULL,
+    events  INTEGER NOT NULL CHECK (events >= 0),
+    PRIMARY KEY (hour_ms, type, source)
+) STRICT, WITHOUT ROWID;
