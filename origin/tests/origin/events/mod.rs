@@ -7,6 +7,7 @@ mod groups;
 mod pull;
 mod pull_table;
 mod queries;
+mod sellers;
 mod webhook;
 
 use std::future::Future;

@@ -1,8 +1,9 @@
 //! The SQL store of events: the same suite on SQLite and MariaDB.
 
 use weir_origin::events::store::{
-    CourseFilter, CourseOwner, DeadFilter, DeadLetter, EventCursor, EventStore, Move, NewEvent,
-    NewRetry, SettledRetry, Settlement, Step, StoreBatch,
+    CourseFilter, CourseOwner, CustomerRange, DeadFilter, DeadLetter, EventCursor, EventStore,
+    Member, MemberChanges, Move, NewEvent, NewRetry, Progress, SegmentPut, SettledRetry,
+    Settlement, Step, StoreBatch, StoredSegment, Trend, TrendFilter,
 };
 
 on_every_database! {
@@ -14,6 +15,10 @@ on_every_database! {
     dead_letter_is_stored_once_and_listed_newest_first,
     type_edit_needs_the_version_that_was_read,
     unit_is_requested_once,
+    stored_events_are_counted_once_by_hour_and_type,
+    profile_counts_the_latest_events_by_type,
+    segment_is_evaluated_by_one_origin_in_the_order_of_customers,
+    segment_chunk_ends_where_its_members_do,
 }
 
 const SOURCE: &str = "0123456789abcdef0123456789abcdef";
@@ -478,4 +483,275 @@ async fn unit_is_requested_once(store: &EventStore) {
         store.replays().compensation_count("store").await.unwrap(),
         1
     );
+}
+
+async fn stored_events_are_counted_once_by_hour_and_type(store: &EventStore) {
+    const HOUR_MS: u64 = 3_600_000;
+    store.begin("store", SOURCE, 0, 1).await.unwrap();
+    let at = |key: &str, position: u64, event_type: &str, at_ms: u64| NewEvent {
+        event_type: event_type.to_owned(),
+        at_ms,
+        ..event(key, position)
+    };
+    let mut events: Vec<NewEvent> = (0..70)
+        .map(|n| at(&format!("k{n}"), n, "view", HOUR_MS + n))
+        .collect();
+    events.push(at("cart", 70, "cart", 25 * HOUR_MS));
+    let mut batch = StoreBatch {
+        events,
+        dead: Vec::new(),
+    };
+    store.store(to(0, 10), &batch).await.unwrap();
+    // The same events, and one new one.
+    batch.events.push(at("new", 71, "view", 26 * HOUR_MS - 1));
+    store.store(to(10, 20), &batch).await.unwrap();
+    let filter = TrendFilter {
+        event_type: None,
+        from_ms: 0,
+        to_ms: 48 * HOUR_MS,
+        step_ms: HOUR_MS,
+    };
+    let points = |trend: &Trend| -> Vec<(String, u64, Vec<(u64, u64)>)> {
+        let types = trend.types.iter();
+        types
+            .map(|one| (one.event_type.clone(), one.events, one.points.clone()))
+            .collect()
+    };
+    let by_hour = store.counts().trend(filter).await.unwrap();
+    assert!(by_hour.is_complete);
+    let view = vec![(HOUR_MS, 70), (25 * HOUR_MS, 1)];
+    let cart = vec![(25 * HOUR_MS, 1)];
+    assert_eq!(
+        points(&by_hour),
+        [("view".to_owned(), 71, view), ("cart".to_owned(), 1, cart)]
+    );
+    let by_day = TrendFilter {
+        event_type: Some("view"),
+        step_ms: 24 * HOUR_MS,
+        ..filter
+    };
+    let by_day = store.counts().trend(by_day).await.unwrap();
+    let view = vec![(0, 70), (24 * HOUR_MS, 1)];
+    assert_eq!(points(&by_day), [("view".to_owned(), 71, view)]);
+    store.counts().clean_counts(2 * HOUR_MS).await.unwrap();
+    let rest = store.counts().trend(filter).await.unwrap();
+    assert_eq!(rest.types[0].events, 1, "{rest:?}");
+}
+
+async fn profile_counts_the_latest_events_by_type(store: &EventStore) {
+    store.begin("store", SOURCE, 0, 1).await.unwrap();
+    let of = |n: u64| NewEvent {
+        event_type: if n < 3 { "cart" } else { "view" }.to_owned(),
+        ..event(&format!("k{n}"), n)
+    };
+    let batch = StoreBatch {
+        events: (0..10).map(of).collect(),
+        dead: Vec::new(),
+    };
+    store.store(to(0, 10), &batch).await.unwrap();
+    let types = store.customer_types("alice", 100).await.unwrap();
+    let types: Vec<(&str, u64, u64, u64)> = types
+        .iter()
+        .map(|one| {
+            (
+                one.event_type.as_str(),
+                one.events,
+                one.first_ms,
+                one.last_ms,
+            )
+        })
+        .collect();
+    assert_eq!(
+        types,
+        [("view", 7, 1_001, 1_004), ("cart", 3, 1_000, 1_001)]
+    );
+    let latest = store.customer_types("alice", 4).await.unwrap();
+    assert_eq!((latest.len(), latest[0].events), (1, 4));
+    assert_eq!(store.first_ms("alice").await.unwrap(), Some(1_000));
+    assert_eq!(store.first_ms("nobody").await.unwrap(), None);
+}
+
+/// Stores `views` of each customer.
+async fn views_of(store: &EventStore, customers: &[(&str, u64)]) {
+    store.begin("store", SOURCE, 0, 1).await.unwrap();
+    let mut events = Vec::new();
+    for (customer, views) in customers {
+        for n in 0..*views {
+            let position = events.len() as u64;
+            events.push(NewEvent {
+                customer: Some((*customer).to_owned()),
+                ..event(&format!("{customer}-{n}"), position)
+            });
+        }
+    }
+    events.push(NewEvent {
+        customer: None,
+        ..event("anonymous", 9_999)
+    });
+    let batch = StoreBatch {
+        events,
+        dead: Vec::new(),
+    };
+    store.store(to(0, 10), &batch).await.unwrap();
+}
+
+async fn segment_is_evaluated_by_one_origin_in_the_order_of_customers(store: &EventStore) {
+    // 1,000 events end a chunk: alice and bob, then carl and dan.
+    let views = [("alice", 300), ("bob", 900), ("carl", 2), ("dan", 1)];
+    views_of(store, &views).await;
+    let segments = store.segments();
+    let put = segments.put_segment("seg", "{}", 100, 9).await.unwrap();
+    assert_eq!(put, SegmentPut::Stored);
+    assert_eq!(
+        segments.lease_segment(99, 160).await.unwrap(),
+        None,
+        "not due"
+    );
+    let mut segment = segments.lease_segment(100, 160).await.unwrap().unwrap();
+    assert_eq!(
+        segments.lease_segment(159, 220).await.unwrap(),
+        None,
+        "leased"
+    );
+    assert!(segments.begin_run(&segment, 5_000).await.unwrap());
+    assert!(!segments.begin_run(&segment, 6_000).await.unwrap(), "begun");
+    segment.run_ms = 5_000;
+
+    let range = segments.customer_range(&segment, "view").await.unwrap();
+    assert_eq!((range.to.as_str(), range.is_last), ("bob", false));
+    let counts = |range: CustomerRange, times| async move {
+        let counts = segments.count_range("view", &range, times).await.unwrap();
+        let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
+        counts.sort();
+        counts
+    };
+    let found = counts(range.clone(), (0, 5_000)).await;
+    assert_eq!(found, [("alice".to_owned(), 300), ("bob".to_owned(), 900)]);
+    // alice's last view was at 1,149 ms.
+    let found = counts(range.clone(), (1_150, 5_000)).await;
+    assert_eq!(found, [("bob".to_owned(), 900)]);
+    let some = segments.count_customers("view", &["carl", "nobody"], (0, 5_000));
+    let some = some.await.unwrap();
+    assert_eq!((some.len(), some["carl"]), (1, 2));
+
+    let changes = MemberChanges {
+        entered: vec!["alice".to_owned(), "bob".to_owned()],
+        ..MemberChanges::default()
+    };
+    let next = Progress::Chunk {
+        leased_until_ms: 200,
+    };
+    let settle = async |segment: &StoredSegment, range: &CustomerRange, changes, progress| {
+        let settled = segments.settle_chunk(segment, range, changes, 2, progress);
+        settled.await.unwrap()
+    };
+    assert!(settle(&segment, &range, &changes, next).await);
+    assert!(
+        !settle(&segment, &range, &changes, next).await,
+        "it went on"
+    );
+
+    // Another origin resumes after a crash.
+    let mut segment = segments.lease_segment(200, 260).await.unwrap().unwrap();
+    assert_eq!(
+        (
+            segment.run_ms,
+            segment.run_customer.as_str(),
+            segment.run_members
+        ),
+        (5_000, "bob", 2)
+    );
+    let range = segments.customer_range(&segment, "view").await.unwrap();
+    assert!(range.is_last);
+    let found = counts(range.clone(), (0, 5_000)).await;
+    assert_eq!(found, [("carl".to_owned(), 2), ("dan".to_owned(), 1)]);
+    let done = Progress::Done {
+        due_ms: 9_000,
+        is_complete: true,
+    };
+    assert!(settle(&segment, &range, &MemberChanges::default(), done).await);
+    let names = |members: Vec<Member>| -> Vec<String> {
+        members.into_iter().map(|one| one.customer).collect()
+    };
+    let members = segments.members("seg", "", 10).await.unwrap();
+    assert_eq!(members[0].since_ms, 5_000);
+    assert_eq!(names(members), ["alice", "bob"]);
+    let after = segments.members("seg", "alice", 10).await.unwrap();
+    assert_eq!(names(after), ["bob"]);
+    let of_bob = segments.of_customer("bob").await.unwrap();
+    assert_eq!(of_bob, [("seg".to_owned(), 5_000)]);
+    assert_eq!(segments.lease_segment(8_999, 9_999).await.unwrap(), None);
+
+    // A change begins again, and stops whoever evaluates.
+    segment = segments.lease_segment(9_000, 9_060).await.unwrap().unwrap();
+    assert_eq!((segment.members, segment.evaluated_ms), (2, Some(5_000)));
+    segments
+        .put_segment("seg", "{\"a\":1}", 9_001, 9)
+        .await
+        .unwrap();
+    assert!(!segments.begin_run(&segment, 9_002).await.unwrap());
+    let full = segments.put_segment("other", "{}", 9_003, 1).await.unwrap();
+    assert_eq!(full, SegmentPut::TooMany);
+
+    // A deleted segment blocks its name until its members are gone.
+    assert!(segments.delete_segment("seg").await.unwrap());
+    assert!(!segments.delete_segment("seg").await.unwrap());
+    assert!(segments.segments().await.unwrap().is_empty());
+    let put = segments.put_segment("seg", "{}", 9_004, 9).await.unwrap();
+    assert_eq!(put, SegmentPut::Deleting);
+    let segment = segments.lease_segment(9_005, 9_065).await.unwrap().unwrap();
+    assert!(segment.is_deleted);
+    assert!(segments.clean_segment("seg").await.unwrap());
+    assert!(segments.of_customer("bob").await.unwrap().is_empty());
+    let put = segments.put_segment("seg", "{}", 9_006, 9).await.unwrap();
+    assert_eq!(put, SegmentPut::Stored);
+}
+
+async fn segment_chunk_ends_where_its_members_do(store: &EventStore) {
+    views_of(store, &[("zoe", 1)]).await;
+    let segments = store.segments();
+    segments.put_segment("seg", "{}", 1, 9).await.unwrap();
+    let mut segment = segments.lease_segment(1, 60).await.unwrap().unwrap();
+    assert!(segments.begin_run(&segment, 5_000).await.unwrap());
+    segment.run_ms = 5_000;
+    let range = segments.customer_range(&segment, "view").await.unwrap();
+    assert!(range.is_last);
+    let many: Vec<String> = (0..1_500).map(|n| format!("m{n:04}")).collect();
+    let changes = MemberChanges {
+        entered: many.clone(),
+        ..MemberChanges::default()
+    };
+    let next = Progress::Done {
+        due_ms: 1,
+        is_complete: true,
+    };
+    assert!(
+        segments
+            .settle_chunk(&segment, &range, &changes, 1_500, next)
+            .await
+            .unwrap()
+    );
+    let mut segment = segments.lease_segment(60, 120).await.unwrap().unwrap();
+    assert!(segments.begin_run(&segment, 6_000).await.unwrap());
+    (segment.run_ms, segment.run_customer) = (6_000, String::new());
+    let range = segments.customer_range(&segment, "view").await.unwrap();
+    assert_eq!((range.to.as_str(), range.is_last), ("m0999", false));
+    let members = segments.members_in("seg", &range).await.unwrap();
+    assert_eq!(members.len(), 1_000);
+    let changes = MemberChanges {
+        left: many[..1_000].to_vec(),
+        sent: Vec::new(),
+        ..MemberChanges::default()
+    };
+    let next = Progress::Chunk {
+        leased_until_ms: 180,
+    };
+    let settled = segments.settle_chunk(&segment, &range, &changes, 0, next);
+    assert!(settled.await.unwrap());
+    let rest = segments.members("seg", "", 1_000).await.unwrap();
+    assert_eq!((rest.len(), rest[0].customer.as_str()), (500, "m1000"));
+    // Deletion goes in steps, too.
+    assert!(segments.delete_segment("seg").await.unwrap());
+    assert!(segments.clean_segment("seg").await.unwrap());
+    assert!(segments.segment("seg").await.unwrap().is_none());
 }

@@ -27,7 +27,7 @@ const SECRET: &[u8] = b"webhook-secret-webhook-secret-webhook";
 struct Receiver {
     /// Received bodies by id.
     received: Mutex<BTreeMap<String, Vec<Value>>>,
-    /// Answers by id, before the event is accepted.
+    /// Answers by id or type, before the event is accepted.
     answers: Mutex<BTreeMap<String, Vec<u16>>>,
 }
 
@@ -45,7 +45,8 @@ async fn receive(
     hmac::verify(&key, &signed, &tag).expect("a signature that is right");
     let age_s = now_ms() / 1_000 - at_s.parse::<u64>().unwrap();
     assert!(age_s < 300);
-    let body = serde_json::from_slice(&body).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let kind = body["type"].as_str().unwrap().to_owned();
     receiver
         .received
         .lock()
@@ -54,7 +55,9 @@ async fn receive(
         .or_default()
         .push(body);
     let mut answers = receiver.answers.lock().unwrap();
-    let status = answers.get_mut(&id).and_then(Vec::pop).unwrap_or(204);
+    let status = answers.get_mut(&id).and_then(Vec::pop);
+    let status = status.or_else(|| answers.get_mut(&kind).and_then(Vec::pop));
+    let status = status.unwrap_or(204);
     StatusCode::from_u16(status).unwrap()
 }
 
@@ -105,4 +108,72 @@ async fn webhook_events_are_signed_and_retried_until_accepted() {
         (&letters[0]["event"]["id"], &letters[0]["message"]),
         (&json!("e4"), &json!("answered 410"))
     );
+}
+
+/// The events of segments that the receiver accepted: type, customer and segment.
+fn segment_events(receiver: &Receiver) -> Vec<(String, String, String)> {
+    let received = receiver.received.lock().unwrap();
+    let bodies = received.values().map(|times| times.last().unwrap());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut events: Vec<_> = bodies
+        .filter(|body| text(&body["type"]).starts_with("weir.segment."))
+        .map(|body| {
+            let segment = &body["attributes"]["segment"];
+            (text(&body["type"]), text(&body["customer"]), text(segment))
+        })
+        .collect();
+    events.sort();
+    events
+}
+
+#[tokio::test]
+async fn customers_who_enter_and_leave_a_segment_reach_the_webhook() {
+    let (world, receiver, _stop) = with_receiver().await;
+    register(&world, "order").await;
+    let answers = ("weir.segment.entered".to_owned(), vec![500, 503]);
+    receiver.answers.lock().unwrap().extend([answers]);
+    let body = json!([view("a1", "alice"), view("b1", "bob")]);
+    send(&world, &server(), &body).await;
+    until_caught_up(&world, "store").await;
+
+    // At first without events, then with them: members of before are sent, too.
+    let mut viewers = json!({"conditions": [
+        {"type": "view", "at_least": 1, "days": 30},
+        {"type": "order", "at_most": 0, "days": 30},
+    ]});
+    sellers::evaluate(&world, "hesitant", &viewers).await;
+    until_caught_up(&world, "webhook").await;
+    assert_eq!(segment_events(&receiver), []);
+    viewers["notify"] = json!(true);
+    sellers::evaluate(&world, "hesitant", &viewers).await;
+    until_caught_up(&world, "webhook").await;
+    let event = |what: &str, customer: &str| {
+        let what = format!("weir.segment.{what}");
+        (what, customer.to_owned(), "hesitant".to_owned())
+    };
+    let entered = [event("entered", "alice"), event("entered", "bob")];
+    assert_eq!(segment_events(&receiver), entered);
+    let times: usize = receiver
+        .received
+        .lock()
+        .unwrap()
+        .values()
+        .map(Vec::len)
+        .sum();
+    assert_eq!(times, 2 + 2 + 2, "two views, two customers, two retries");
+
+    // Bob orders, so he leaves; nobody else is sent again.
+    let order = json!({"id": "o1", "type": "order", "customer": "bob"});
+    send(&world, &server(), &json!([order])).await;
+    until_caught_up(&world, "store").await;
+    sellers::evaluate(&world, "hesitant", &viewers).await;
+    until_caught_up(&world, "webhook").await;
+    let [alice, bob] = entered;
+    assert_eq!(
+        segment_events(&receiver),
+        [alice, bob, event("left", "bob")]
+    );
+    // They are events of the customers, with their own retention and profile.
+    let stored = stored(&world, "bob").await;
+    assert_eq!(stored.len(), 4, "{stored:?}");
 }
