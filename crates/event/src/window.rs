@@ -1,4 +1,4 @@
-//! Queries over a customer's events: the last N, a count within a window, A and then B within a time.
+//! Queries over a customer's events: the last N, a count within a window, A and then B within a time, a funnel.
 //!
 //! All functions take one customer's events in ascending order of time, and read them once.
 
@@ -104,6 +104,33 @@ pub fn sequences<'e, E: Occurrence>(
     found
 }
 
+/// The number of `steps` that a customer completes in order within `within_ms` of an event of the first type: the most
+/// of any such event. The types must differ. Events of the same millisecond keep their order in the list.
+pub fn steps_within<E: Occurrence, const N: usize>(
+    events: &[E],
+    steps: [&str; N],
+    within_ms: u64,
+) -> usize {
+    // For each step, the latest start of a sequence that has completed it. The latest start has the latest deadline.
+    let mut starts: [Option<u64>; N] = [None; N];
+    let mut most = 0;
+    for event in events {
+        let at_ms = event.at_ms();
+        let mut start_ms = Some(at_ms);
+        for (at, (step, latest)) in steps.iter().zip(&mut starts).enumerate() {
+            let is_in_time = |start: &u64| at_ms.saturating_sub(*start) <= within_ms;
+            if event.event_type() == *step
+                && let Some(start) = start_ms.filter(is_in_time)
+            {
+                *latest = Some(latest.map_or(start, |latest| latest.max(start)));
+                most = most.max(at + 1);
+            }
+            start_ms = *latest;
+        }
+    }
+    most
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,6 +205,21 @@ mod tests {
         assert_eq!(pairs("order", "view", 1_000), []);
     }
 
+    #[test]
+    fn funnel_steps_follow_in_order_within_the_time_of_the_first() {
+        let day = day();
+        let steps = |within_ms| steps_within(&day, ["view", "cart", "order"], within_ms);
+        assert_eq!((steps(4), steps(5), steps(104), steps(105)), (1, 2, 2, 3));
+        assert_eq!(steps_within(&day, ["order", "view"], 1_000), 1);
+        assert_eq!(steps_within(&day, ["none", "view"], 1_000), 0);
+        // The second view has its order in time, but its cart came before it.
+        let times = course(&[("view", 1), ("cart", 2), ("view", 50), ("order", 60)]);
+        assert_eq!(steps_within(&times, ["view", "cart", "order"], 30), 2);
+        assert_eq!(steps_within(&times, ["view", "order"], 10), 2);
+        let same = course(&[("view", 5), ("cart", 5)]);
+        assert_eq!(steps_within(&same, ["view", "cart"], 0), 2);
+    }
+
     fn courses() -> impl Strategy<Value = Vec<TimedEvent>> {
         let event = ("[abc]", 0_u64..100).prop_map(|(name, at_ms)| TimedEvent(name, at_ms));
         prop::collection::vec(event, 0..30).prop_map(|mut events| {
@@ -205,6 +247,18 @@ mod tests {
                 }
             }
             prop_assert_eq!(sequences(&events, "a", "b", window_ms), expected);
+            let mut steps = 0;
+            for (one, a) in events.iter().enumerate().filter(|(_, event)| event.0 == "a") {
+                steps = steps.max(1);
+                let later = |event: &TimedEvent| event.1 - a.1 <= window_ms;
+                let rest = &events[one + 1..];
+                let Some(two) = rest.iter().position(|event| event.0 == "b" && later(event)) else { continue };
+                steps = steps.max(2);
+                if rest[two + 1..].iter().any(|event| event.0 == "c" && later(event)) {
+                    steps = 3;
+                }
+            }
+            prop_assert_eq!(steps_within(&events, ["a", "b", "c"], window_ms), steps);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | [`collect`] | ingests events: one verdict each, after the append |
 //! | [`pull`] | pulls events from other systems |
 //! | [`log`] | the log, as its writers and readers see it |
+//! | [`funnels`] | how many customers do one thing and then another |
 //! | [`groups`] | the consumer groups: handlers, retries, dead letters |
 //! | `archive` | the group `archive`: events as Parquet files (feature `archive`) |
 //! | [`store`] | events, positions, retries and dead letters in SQL |
@@ -23,6 +24,7 @@ pub mod admin;
 pub mod archive;
 pub mod collect;
 pub mod config;
+pub mod funnels;
 pub mod groups;
 pub mod http;
 mod jobs;

@@ -156,6 +156,7 @@ pub fn admin() -> Api<Enabled> {
         .route(routes!(segments::csv), segment)
         .route(routes!(sellers::profile), rules)
         .route(routes!(sellers::trends), rules)
+        .route(routes!(sellers::funnel), rules)
         .route(routes!(query::visitor), course)
         .route(
             routes!(query::visitor_window),

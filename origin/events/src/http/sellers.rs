@@ -1,11 +1,14 @@
-//! What sellers ask: the profile of a customer, and trends.
+//! What sellers ask: the profile of a customer, trends, funnels.
 
 use axum::Json;
 use axum::extract::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use weir_base::duration::Duration;
+use weir_event::name::{CustomerId, EventType};
 
 use crate::Events;
+use crate::funnels::{Funnel, STEPS_MAX};
 use crate::store::{TrendFilter, TypeSummary, TypeTrend};
 use weir_origin_core::http::{Problem, ReadQuery};
 
@@ -20,6 +23,12 @@ const BY_HOUR_MS_MAX: u64 = 31 * DAY_MS;
 
 /// Maximum length of a trend by day, in milliseconds.
 const BY_DAY_MS_MAX: u64 = 366 * DAY_MS;
+
+/// Maximum time of a funnel's first step, in milliseconds.
+const FUNNEL_MS_MAX: u64 = 92 * DAY_MS;
+
+/// Maximum time from the first to the last step of a funnel, in milliseconds.
+const FUNNEL_WITHIN_MS_MAX: u64 = 31 * DAY_MS;
 
 /// A customer's events in numbers.
 #[derive(Serialize, ToSchema)]
@@ -234,4 +243,117 @@ pub(super) async fn trends(
         types: trend.types.into_iter().map(TypeTrendView::from).collect(),
         complete: trend.is_complete,
     }))
+}
+
+/// Selects a funnel.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FunnelQuery {
+    /// Two or three different types, separated by commas, such as `view,cart,order`.
+    #[param(max_length = 194)]
+    types: String,
+    /// Maximum time from the first to the last step, such as `1d`; at most 31 days.
+    within: String,
+    /// The first step is from this time on, in milliseconds since the Unix epoch. Default: 7 days before `to_ms`.
+    from_ms: Option<u64>,
+    /// The first step is before this time. Default: now. At most 92 days after `from_ms`.
+    to_ms: Option<u64>,
+    /// The `next_page` of the previous answer.
+    #[param(max_length = 128)]
+    page: Option<String>,
+}
+
+/// A page of a funnel.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventFunnel)]
+pub(super) struct FunnelView {
+    /// The steps, in their order.
+    steps: Vec<FunnelStepView>,
+    /// false: a customer has too many events, and not all of them were read.
+    complete: bool,
+    /// `page` of the next page; null: this is the last page.
+    #[schema(required)]
+    next_page: Option<String>,
+}
+
+/// A step of a funnel.
+#[derive(Serialize, ToSchema)]
+#[schema(as = EventFunnelStep)]
+struct FunnelStepView {
+    /// The type.
+    #[serde(rename = "type")]
+    event_type: String,
+    /// Number of customers on this page who completed it.
+    customers: u64,
+}
+
+/// Count the customers who complete two or three steps in order
+///
+/// Each customer is on one page, so the counts of all pages add up.
+#[utoipa::path(
+    get,
+    path = "/events/funnels",
+    operation_id = "getEventFunnel",
+    params(FunnelQuery),
+    responses((status = 200, description = "A page of the counts", body = FunnelView)),
+)]
+pub(super) async fn funnel(
+    events: Events,
+    ReadQuery(query): ReadQuery<FunnelQuery>,
+) -> Result<Json<FunnelView>, Problem> {
+    let steps = parse_steps(&query.types)?;
+    let to_ms = query.to_ms.unwrap_or_else(|| events.now_ms());
+    let from_ms = query.from_ms.unwrap_or(to_ms.saturating_sub(7 * DAY_MS));
+    if from_ms >= to_ms || to_ms - from_ms > FUNNEL_MS_MAX {
+        let detail = "from_ms: must be before to_ms, by at most 92 days";
+        return Err(Problem::invalid_query(detail));
+    }
+    let after = query.page.as_deref().unwrap_or_default();
+    if !after.is_empty() && CustomerId::new(after).is_err() {
+        let detail = "page: must be the `next_page` of an earlier page";
+        return Err(Problem::invalid_query(detail));
+    }
+    let funnel = Funnel {
+        steps: &steps,
+        from_ms,
+        to_ms,
+        within_ms: parse_within(&query.within)?,
+    };
+    let page = funnel.page(events.store().funnels(), after).await?;
+    let steps = steps.iter().zip(page.customers);
+    let step = |(event_type, customers): (&&str, u64)| FunnelStepView {
+        event_type: (*event_type).to_owned(),
+        customers,
+    };
+    Ok(Json(FunnelView {
+        steps: steps.map(step).collect(),
+        complete: page.is_complete,
+        next_page: page.next,
+    }))
+}
+
+fn parse_steps(text: &str) -> Result<Vec<&str>, Problem> {
+    let steps: Vec<&str> = text.split(',').collect();
+    let is_distinct = |(at, step): (usize, &&str)| !steps.iter().take(at).any(|one| one == step);
+    let is_sound = (2..=STEPS_MAX).contains(&steps.len())
+        && steps.iter().all(|step| EventType::new(step).is_ok())
+        && steps.iter().enumerate().all(is_distinct);
+    match is_sound {
+        true => Ok(steps),
+        false => {
+            let detail = "types: must be two or three different types, such as view,cart,order";
+            Err(Problem::invalid_query(detail))
+        }
+    }
+}
+
+fn parse_within(text: &str) -> Result<u64, Problem> {
+    let duration = Duration::read(text).map(|duration| duration.ms);
+    let duration = duration.filter(|ms| (1..=FUNNEL_WITHIN_MS_MAX).contains(ms));
+    let problem = || {
+        let detail = "within: must be a duration of at most 31 days, such as 30m or 1d";
+        Problem::invalid_query(detail)
+    };
+    duration.ok_or_else(problem)
 }

@@ -11,6 +11,7 @@
 //! | `archives` | steps of the archive |
 //! | `pulls` | cursors of collectors |
 //! | `compensations` | pending recomputations |
+//! | `funnels` | times of events by type, in the order of customers |
 //! | `segments` | segments, their members and the progress of their evaluation |
 
 mod archives;
@@ -18,6 +19,7 @@ mod compensations;
 mod counts;
 mod dead;
 mod events;
+mod funnels;
 mod groups;
 mod pulls;
 mod retries;
@@ -33,6 +35,7 @@ pub use dead::{DeadFilter, DeadLetter, DeadLetterStore};
 pub use events::{
     CourseFilter, CourseOwner, EventCursor, NewEvent, StoreBatch, StoreCounts, TypeSummary,
 };
+pub use funnels::{EventTimes, FunnelStore};
 pub use groups::Control;
 pub use pulls::{PullState, PullStore};
 pub use retries::{NewRetry, Retry, RetryCounts, RetryStore, SettledRetry, Settlement};
@@ -89,6 +92,11 @@ impl EventStore {
     /// Events in retry, and events waiting behind them.
     pub fn retry_queue(&self) -> RetryStore<'_> {
         RetryStore(self)
+    }
+
+    /// Times of events, for funnels.
+    pub fn funnels(&self) -> FunnelStore<'_> {
+        FunnelStore(self)
     }
 
     /// Segments and their members.

@@ -11,10 +11,10 @@ use super::EventStore;
 use weir_origin_core::sql::{MANY, Row, SqlError, Tx, filled, in_many_then, retried, sql};
 
 /// A text after all customers, which are at most 128 visible characters.
-const END: &str = "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~";
+pub(super) const END: &str = "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~";
 
 /// Number of events, or members, whose customers are a chunk.
-const CHUNK: u32 = 1_000;
+pub(super) const CHUNK: u32 = 1_000;
 
 const SELECT_ALL: &str = "
     SELECT name, version, document, changed_at_ms, is_deleted, run_ms, run_customer, run_members,
@@ -69,7 +69,7 @@ const END_RUN: &str = "
     SET due_ms = ?, leased_until_ms = 0, evaluated_ms = ?, members = ?, is_complete = ?, run_ms = 0
     WHERE name = ? AND version = ? AND run_ms = ? AND run_customer = ?";
 
-const SELECT_CHUNK: &str = "
+pub(super) const SELECT_CHUNK: &str = "
     SELECT customer FROM events WHERE type = ? AND customer > ?
     ORDER BY customer LIMIT 1 OFFSET ?";
 
@@ -284,10 +284,7 @@ impl SegmentStore<'_> {
         event_type: &str,
     ) -> Result<CustomerRange, SqlError> {
         let after = &segment.run_customer;
-        let select = sql(SELECT_CHUNK).text(event_type).text(after);
-        let row = self.0.db.one(select.number(CHUNK - 1)).await?;
-        let to = row.map(|row| row.text("customer")).transpose()?;
-        let to = to.unwrap_or_else(|| END.to_owned());
+        let CustomerRange { to, .. } = self.0.funnels().customer_range(event_type, after).await?;
         let select = sql(SELECT_MEMBER_CHUNK).text(&segment.name).text(after);
         let row = self.0.db.one(select.text(&to).number(CHUNK - 1)).await?;
         let to = match row {

@@ -302,3 +302,137 @@ async fn segments_refuse_invalid_rules_and_unknown_names() {
     assert_eq!(gone.status, 404);
     until("free again", async || put("good", &good).await == 200).await;
 }
+
+/// The customers of each step, over all pages, and the number of pages.
+async fn funnel(world: &World, query: &str) -> (Vec<u64>, usize) {
+    let (mut counts, mut pages, mut page) = (Vec::new(), 0, String::new());
+    loop {
+        let found = get(world, &format!("/events/funnels?{query}{page}")).await;
+        assert_eq!(found["complete"], true);
+        let steps = found["steps"].as_array().unwrap();
+        counts.resize(steps.len(), 0);
+        for (count, step) in counts.iter_mut().zip(steps) {
+            *count += step["customers"].as_u64().unwrap();
+        }
+        pages += 1;
+        match found["next_page"].as_str() {
+            Some(next) => page = format!("&page={next}"),
+            None => return (counts, pages),
+        }
+    }
+}
+
+#[tokio::test]
+async fn funnel_counts_customers_who_take_the_steps_in_order_and_in_time() {
+    let world = shop().await;
+    let start = now_ms() - DAY_MS;
+    let minute = |n: u64| start + 60_000 * n;
+    let events = [
+        // All steps, with repetitions, which count once.
+        ("alice", "view", minute(0)),
+        ("alice", "view", minute(1)),
+        ("alice", "cart", minute(2)),
+        ("alice", "cart", minute(3)),
+        ("alice", "order", minute(9)),
+        // The order is too late for the cart.
+        ("bob", "view", minute(0)),
+        ("bob", "cart", minute(10)),
+        ("bob", "order", minute(61)),
+        // The wrong order.
+        ("carl", "cart", minute(0)),
+        ("carl", "view", minute(1)),
+        ("carl", "order", minute(2)),
+        // The first step is before the time.
+        ("dan", "view", start - 60_000),
+        ("dan", "cart", minute(1)),
+        // No first step.
+        ("eve", "cart", minute(1)),
+        // After the time, but the first step is in it.
+        ("fay", "view", minute(119)),
+        ("fay", "cart", minute(130)),
+    ];
+    stores(&world, "e", &events).await;
+    let time = format!("from_ms={start}&to_ms={}", minute(120));
+    let three = funnel(&world, &format!("types=view,cart,order&within=1h&{time}"));
+    assert_eq!(three.await, (vec![4, 3, 1], 1));
+    let longer = funnel(&world, &format!("types=view,cart,order&within=2h&{time}"));
+    assert_eq!(longer.await.0, [4, 3, 2]);
+    let two = funnel(&world, &format!("types=view,order&within=1h&{time}"));
+    assert_eq!(two.await.0, [4, 2]);
+    let none = funnel(&world, &format!("types=page,order&within=1h&{time}"));
+    assert_eq!(none.await.0, [0, 0]);
+    let week = funnel(&world, "types=view,cart&within=1h").await;
+    assert_eq!(week.0, [5, 4], "the last 7 days");
+}
+
+#[tokio::test]
+async fn funnel_of_many_customers_has_pages_that_add_up() {
+    let world = shop().await;
+    let now = now_ms() - 100_000;
+    let names: Vec<String> = (0..10_500).map(|n| format!("c{n:05}")).collect();
+    for (n, some) in names.chunks(500).enumerate() {
+        let mut events: Vec<(&str, &str, u64)> = some
+            .iter()
+            .map(|name| (name.as_str(), "view", now))
+            .collect();
+        // One of five goes on.
+        let next = some.iter().step_by(5);
+        events.extend(next.map(|name| (name.as_str(), "cart", now + 1)));
+        stores(&world, &format!("e{n}-"), &events).await;
+    }
+    let (counts, pages) = funnel(&world, "types=view,cart&within=1m").await;
+    assert_eq!((counts, pages), (vec![10_500, 2_100], 2));
+}
+
+#[tokio::test]
+async fn funnels_refuse_steps_and_times_out_of_bounds() {
+    let world = shop().await;
+    for bad in [
+        "within=1h",
+        "types=view,cart",
+        "types=view&within=1h",
+        "types=view,view&within=1h",
+        "types=view,cart,order,page&within=1h",
+        "types=view,No&within=1h",
+        "types=view,cart&within=0s",
+        "types=view,cart&within=32d",
+        "types=view,cart&within=1h&from_ms=9&to_ms=9",
+        "types=view,cart&within=1h&from_ms=0&to_ms=9000000000",
+        "types=view,cart&within=1h&page=%20",
+    ] {
+        let path = format!("/events/funnels?{bad}");
+        let answer = world.admin("GET", &path, &Value::Null).await;
+        assert_eq!(answer.status, 400, "{bad}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn tenants_and_readers_reach_only_what_their_keys_allow() {
+    let world = shop().await;
+    let key = async |members: Value| {
+        let answer = world.admin("POST", "/access/keys", &members).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+        answer.body["key"].as_str().unwrap().to_owned()
+    };
+    let tenant = world.admin("PUT", "/tenants/acme", &json!({"title": "Acme"}));
+    assert!(tenant.await.status.is_success());
+    let tenant = key(json!({"name": "t", "role": "admin", "tenant": "acme"})).await;
+    let reader = key(json!({"name": "r", "scopes": ["events:read"]})).await;
+    let other = key(json!({"name": "o", "scopes": ["sales:read"]})).await;
+    let spec = json!({"conditions": [at_least("view", 1, 1)]}).to_string();
+    for (method, path, body, may_reader) in [
+        ("GET", "/customers/alice/profile", "", true),
+        ("GET", "/events/trends", "", true),
+        ("GET", "/events/funnels?types=view,cart&within=1h", "", true),
+        ("GET", "/events/segments", "", true),
+        ("PUT", "/events/segments/all", spec.as_str(), false),
+        ("DELETE", "/events/segments/all", "", false),
+        ("POST", "/events/segments/all/evaluate", "", false),
+    ] {
+        for (key, may) in [(&tenant, false), (&reader, may_reader), (&other, false)] {
+            let answer = world.admin_as(method, path, body, Some(key)).await;
+            let expected = if may { 200 } else { 403 };
+            assert_eq!(answer.status, expected, "{method} {path}: {answer:?}");
+        }
+    }
+}
