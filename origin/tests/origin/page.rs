@@ -51,7 +51,7 @@ async fn every_admin_page_file_is_served_without_html_sinks() {
     for (page, folder, count) in [
         ("/ui", "app/src/console/page", 27),
         ("/links/ui", "links/src/http/page", 14),
-        ("/events/page", "events/src/http/page", 4),
+        ("/events/page", "events/src/http/page", 7),
         ("/fitment/ui", "fitment/src/http/page", 1),
     ] {
         check_page(&world, page, folder, count).await;

@@ -7,14 +7,17 @@ use weir_origin_core::http::files::{Index, JS, Page, files, policy};
 static PAGE: Page = Page {
     path: "/events/page",
     id: "EventsPage",
-    title: "Views of consumer groups, collectors, dead letters and event types",
+    title: "Views of consumer groups, collectors, trends, customers, segments, dead letters and event types",
     policy: policy!("'self'"),
     index: Index::Moved("../ui?from=events"),
     files: &files! {
         "api.js": JS,
+        "customer.js": JS,
         "dead.js": JS,
         "groups.js": JS,
         "main.js": JS,
+        "segments.js": JS,
+        "trends.js": JS,
     },
 };
 

@@ -98,9 +98,10 @@ const pathOf = (points) => points.map(([x, y], at) => `${at === 0 ? "M" : "L"}${
 
 /**
  * A chart over time. `kind` is `line`, `area` (stacked) or `bars` (stacked). `show` takes series, each with `name`,
- * `colour` (`c0` to `c6`) and `points` of milliseconds and value; all with the same times. `text` formats values.
+ * `colour` (`c0` to `c6`) and `points` of milliseconds and value; all with the same times. `text` formats values, and
+ * `tick` times.
  */
-export function line(title, kind = "line", text = count) {
+export function line(title, kind = "line", text = count, tick = timeOfDay) {
   const box = el("div", { class: "timeline" });
   const [key, note] = [el("div", {}), el("p", { class: "hint" })];
   let series = [];
@@ -108,10 +109,10 @@ export function line(title, kind = "line", text = count) {
   const table = numbers(() => {
     const all = times();
     const every = Math.ceil(all.length / ROWS);
-    const rows = all.map((ms, at) => [timeOfDay(ms), ...series.map((one) => text(one.points[at][1]))]).filter((_, at) => at % every === 0);
+    const rows = all.map((ms, at) => [tick(ms), ...series.map((one) => text(one.points[at][1]))]).filter((_, at) => at % every === 0);
     return plainTable(["Time", ...series.map(({ name }) => name)], rows.reverse());
   });
-  const draw = (width) => (times().length < 2 || series.every(({ points }) => points.every(([, value]) => value === null)) ? el("p", { class: "hint waiting" }, "Collecting …") : picture(title, kind, series, width, text));
+  const draw = (width) => (times().length < 2 || series.every(({ points }) => points.every(([, value]) => value === null)) ? el("p", { class: "hint waiting" }, "Collecting …") : picture(title, kind, series, width, text, tick));
   const again = drawn(box, draw);
   const element = el("figure", {}, el("figcaption", { class: "row apart" }, el("h3", {}, title), key), box, note, table.details);
   const show = (wanted, hint = "") => {
@@ -124,7 +125,7 @@ export function line(title, kind = "line", text = count) {
   return { element, show };
 }
 
-function picture(title, kind, series, width, text) {
+function picture(title, kind, series, width, text, tick) {
   const times = series[0].points.map(([ms]) => ms);
   const stacked = stack(series);
   const isLine = kind === "line";
@@ -151,15 +152,15 @@ function picture(title, kind, series, width, text) {
       }
     }
   });
-  timeAxis(shown, kind === "bars" ? times.map((ms, at) => [ms, FRAME.left + (at + 0.5) * slot]) : times.map((ms) => [ms, x(ms)]), width);
+  timeAxis(shown, kind === "bars" ? times.map((ms, at) => [ms, FRAME.left + (at + 0.5) * slot]) : times.map((ms) => [ms, x(ms)]), width, tick);
   return shown;
 }
 
-function timeAxis(picture, ticks, width) {
+function timeAxis(picture, ticks, width, tick) {
   let free = FRAME.left - 8;
   for (const [ms, x] of ticks) {
     if (x - TICK_ROOM / 2 >= free && x + TICK_ROOM / 2 <= width) {
-      picture.append(svg("text", { class: "tick", x, y: HEIGHT - 7, "text-anchor": "middle" }, timeOfDay(ms)));
+      picture.append(svg("text", { class: "tick", x, y: HEIGHT - 7, "text-anchor": "middle" }, tick(ms)));
       free = x + TICK_ROOM;
     }
   }

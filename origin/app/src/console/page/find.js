@@ -16,6 +16,7 @@ const KINDS = [
   ["Sale", "sales:read", async (text) => (await kept("sales", api.sales)).filter((sale) => has(sale.title, text) || has(sale.id, text)).map((sale) => [`#/sales/id/${sale.id}`, `${sale.title} (${sale.id})`])],
   ["Order", "sales:read", async (text) => (text.length < 8 ? [] : [await api.order(text)].map((order) => [`#/orders/${encodeURIComponent(order.order)}`, `${order.order} of ${order.user}`]))],
   ["Orders of", "sales:read", async (text) => [[`#/orders?user=${encodeURIComponent(text)}`, `customer ${text}`]]],
+  ["Events of", "events:read", async (text) => [[`#/events/customers?customer=${encodeURIComponent(text)}`, `customer ${text}`]]],
   ["Room", "rooms:read", async (text) => (await kept("rooms", api.rooms)).filter(({ name }) => has(name, text)).map(({ name }) => [`#/rooms?room=${name}`, name])],
   ["Gateway", "limits:read", async (text) => (await kept("gateways", api.gateways)).gateways.filter(({ name }) => has(name, text)).map(({ name }) => ["#/gateways", name])],
   ["Key", "access:read", async (text) => (await kept("keys", api.keys)).filter(({ id, name }) => has(name, text) || has(id, text)).map(({ id, name }) => [`#/audit?actor=${id}`, `what ${name} (${id}) changed`])],

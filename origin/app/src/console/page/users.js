@@ -70,11 +70,13 @@ function looker(user) {
 }
 
 /** The status of one user and its changes so far. */
-async function status(user) {
+async function status(desk, user) {
   const found = await api.user(user);
   const rows = found.log.map((one) => [one.at_ms ? instant(one.at_ms) : "–", badge(one.status), one.reason ?? "–", one.operator ?? "–"]);
   return el("section", { class: "card", id: "looked", "aria-label": "Status" },
-    el("div", { class: "row apart" }, el("p", {}, `${found.user}: `, badge(found.status)), el("a", { class: "button", href: `#/orders?user=${encodeURIComponent(user)}` }, "View orders")),
+    el("div", { class: "row apart" }, el("p", {}, `${found.user}: `, badge(found.status)), el("div", { class: "row" },
+      desk.may("events:read") && el("a", { class: "button", href: `#/events/customers?customer=${encodeURIComponent(user)}` }, "View events"),
+      el("a", { class: "button", href: `#/orders?user=${encodeURIComponent(user)}` }, "View orders"))),
     rows.length > 0 ? table("log", ["Since", "Status", "Reason", "By"], rows) : el("p", { class: "hint" }, "No changes on record."));
 }
 
@@ -119,8 +121,8 @@ function setter(desk, given, done) {
 export async function users(desk, user) {
   const mayChange = desk.may("sales:write");
   if (user) {
-    const shown = el("div", {}, await status(user));
-    const again = async () => replace(shown, await status(user));
+    const shown = el("div", {}, await status(desk, user));
+    const again = async () => replace(shown, await status(desk, user));
     return ["Customer", el("p", {}, el("a", { class: "back", href: "#/users" }, "Customers")), looker(user), shown, mayChange && setter(desk, user, again)];
   }
   const list = listed(desk);

@@ -1,12 +1,16 @@
-// Events: their flow, consumer groups and collectors, refreshed every few seconds; dead letters; types.
+// Events: their flow, consumer groups and collectors, refreshed every few seconds; trends, funnels, customers and segments;
+// dead letters; types.
 
 import { line } from "../../ui/charts.js";
 import { complaint, el, empty, refresh, replace, table, tabs } from "../../ui/dom.js";
 import { count, length, plural, rate, time } from "../../ui/format.js";
 import { traffic } from "../../ui/traffic.js";
 import { api } from "./api.js";
+import { customers } from "./customer.js";
 import { deadLetters } from "./dead.js";
 import { groupCard, pullCard } from "./groups.js";
+import { segments } from "./segments.js";
+import { funnel, trends } from "./trends.js";
 
 const EVERY_MS = 3_000;
 
@@ -42,6 +46,7 @@ async function types() {
 
 export async function events(desk, tab, search) {
   const [said, note, groups, pulls] = [el("div", {}), el("div", {}), el("ul", { class: "cards", id: "groups" }), el("ul", { class: "cards", id: "pulls" })];
+  const given = new URLSearchParams(search ?? "");
   const cards = new Map();
   const charts = flow(desk);
   const look = async () => {
@@ -82,7 +87,10 @@ export async function events(desk, tab, search) {
   ];
   return ["Events", ...tabs((id) => (id ? `#/events/${id}` : "#/events"), [
     ["flow", "Flow", running],
-    ["dead-letters", "Dead letters", deadLetters(desk, new URLSearchParams(search ?? ""))],
+    ["trends", "Trends", [trends(), funnel()]],
+    ["customers", "Customers", customers(given.get("customer"))],
+    ["segments", "Segments", segments(desk)],
+    ["dead-letters", "Dead letters", deadLetters(desk, given)],
     ["types", "Types", typeCard],
   ], tab)];
 }
