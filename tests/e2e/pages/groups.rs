@@ -9,7 +9,7 @@ use super::{ConsoleFixture, HOSTILE};
 
 impl ConsoleFixture {
     /// With an unreachable webhook and a failing collector.
-    async fn with_events() -> Result<Self> {
+    pub(super) async fn with_events() -> Result<Self> {
         Self::open(|options, path| {
             options.events_log = Some(path.join("events"));
             let pulls = path.join("pulls.json");
@@ -25,7 +25,12 @@ impl ConsoleFixture {
         .await
     }
 
-    async fn admin_json(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+    pub(super) async fn admin_json(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value> {
         let answer = self.api(method, path, body).await?;
         ensure!(answer.status < 300, "{}", answer.text());
         answer.json()

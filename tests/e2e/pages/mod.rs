@@ -9,6 +9,7 @@ mod groups;
 mod history;
 mod links;
 mod password;
+mod sellers;
 mod storefront;
 
 use std::path::{Path, PathBuf};
