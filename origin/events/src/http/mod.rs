@@ -81,8 +81,7 @@ pub fn admin() -> Api<Enabled> {
     let sent = &[EVENTS_FULL, EVENTS_UNKNOWN, EVENTS_REFUSED];
     let group = rules.refuses(&[UNKNOWN_GROUP, EVENTS_LOG]);
     let course = rules.refuses(&[EVENT_UNREADABLE]);
-    let segment = rules.refuses(&[UNKNOWN_SEGMENT]);
-    Api::admin(Area::Events)
+    seller_routes(Api::admin(Area::Events))
         // Business systems send events, which are not audited as operator actions.
         .route(
             routes!(collect::push).layer(DefaultBodyLimit::max(BODY_LEN_MAX)),
@@ -130,6 +129,20 @@ pub fn admin() -> Api<Enabled> {
             routes!(query::customer_window),
             course.refuses(&[UNKNOWN_WINDOW]),
         )
+        .route(routes!(query::visitor), course)
+        .route(
+            routes!(query::visitor_window),
+            course.refuses(&[UNKNOWN_WINDOW]),
+        )
+}
+
+/// The routes for sellers: profiles, trends, funnels and segments.
+fn seller_routes(api: Api<Enabled>) -> Api<Enabled> {
+    let rules = RouteRules::PLATFORM.refuses(&[EVENTS_OFF]);
+    let segment = rules.refuses(&[UNKNOWN_SEGMENT]);
+    api.route(routes!(sellers::profile), rules)
+        .route(routes!(sellers::trends), rules)
+        .route(routes!(sellers::funnel), rules)
         .route(
             routes!(segments::list),
             rules.refuses(&[SEGMENT_UNREADABLE]),
@@ -154,14 +167,6 @@ pub fn admin() -> Api<Enabled> {
         .route(routes!(segments::evaluate), segment)
         .route(routes!(segments::members), segment)
         .route(routes!(segments::csv), segment)
-        .route(routes!(sellers::profile), rules)
-        .route(routes!(sellers::trends), rules)
-        .route(routes!(sellers::funnel), rules)
-        .route(routes!(query::visitor), course)
-        .route(
-            routes!(query::visitor_window),
-            course.refuses(&[UNKNOWN_WINDOW]),
-        )
 }
 
 /// Additions of all routes to the OpenAPI document.
