@@ -1,5 +1,5 @@
 -- The number of stored events by hour and type, for trends. The group `store` adds to it in the transaction that stores
--- the events. ../sqlite has the same tables: change both.
+-- the events. ../sqlite and ../postgres have the same tables: change all.
 CREATE TABLE event_counts (
     -- Start of the hour of the events' own times.
     hour_ms BIGINT NOT NULL,

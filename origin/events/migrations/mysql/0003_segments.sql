@@ -1,4 +1,4 @@
--- Segments: customers by rules on their events. ../sqlite has the same tables: change both.
+-- Segments: customers by rules on their events. ../sqlite and ../postgres have the same tables: change all.
 
 -- Events of a type in the order of customers, for segments and funnels.
 CREATE INDEX events_by_type ON events (type, customer, at_ms);

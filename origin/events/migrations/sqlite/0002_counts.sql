@@ -1,5 +1,5 @@
 -- The number of stored events by hour and type, for trends. The group `store` adds to it in the transaction that stores
--- the events. ../mysql has the same tables: change both.
+-- the events. ../mysql and ../postgres have the same tables: change all.
 CREATE TABLE event_counts (
     -- Start of the hour of the events' own times.
     hour_ms INTEGER NOT NULL,
