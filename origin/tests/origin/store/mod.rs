@@ -112,7 +112,7 @@ async fn older_origin_runs_on_a_newer_schema(url: &str) {
     for newer in [
         "ALTER TABLE sales ADD COLUMN newer BIGINT NOT NULL DEFAULT 0",
         "INSERT INTO schema_sales (version, description, success, checksum, execution_time)
-         VALUES (999, 'newer', TRUE, '', 0)",
+         SELECT 999, 'newer', success, checksum, 0 FROM schema_sales WHERE version = 1",
     ] {
         database.execute(sql(newer)).await.unwrap();
     }
