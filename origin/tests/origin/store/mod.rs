@@ -110,7 +110,7 @@ async fn database_outlives_its_process_and_is_migrated_once() {
 async fn older_origin_runs_on_a_newer_schema(url: &str) {
     let database = open_database(url).await.unwrap();
     for newer in [
-        "ALTER TABLE sales ADD COLUMN newer BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE sales ADD COLUMN newer INTEGER NOT NULL DEFAULT 0",
         "INSERT INTO schema_sales (version, description, success, checksum, execution_time)
          SELECT 999, 'newer', success, checksum, 0 FROM schema_sales WHERE version = 1",
     ] {
