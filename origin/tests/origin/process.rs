@@ -50,10 +50,10 @@ fn origin_does_not_start_without_valid_secrets() {
         "WEIR_CLAIM_KEY_ID",
     );
     check(&[claim, token, ("RUST_LOG", "a=b=c")], "RUST_LOG");
-    let database = ("WEIR_DATABASE_URL", "postgres://u:hush@h/d");
+    let database = ("WEIR_DATABASE_URL", "oracle://u:hush@h/d");
     check(
         &[claim, token, database],
-        "--database-url: not a URL of SQLite",
+        "--database-url: not a database URL",
     );
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}/weir.db", dir.path().display());
@@ -344,7 +344,7 @@ fn migrate_creates_the_tables_without_secrets_and_exits() {
     assert!(stored.contains("schema_sales") && stored.contains("schema_links"));
     let output = run(
         &["migrate"],
-        &[("WEIR_DATABASE_URL", "postgres://u:hush@h/d")],
+        &[("WEIR_DATABASE_URL", "oracle://u:hush@h/d")],
     );
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
