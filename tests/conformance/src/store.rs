@@ -147,7 +147,7 @@ impl Store {
         Ok(())
     }
 
-    /// All keys that begin with `prefix` and a colon.
+    /// All keys that begin with `prefix` and a colon, except reports of what engines run, which depend on the host.
     ///
     /// # Errors
     /// A key has a type that no vector uses.
@@ -156,9 +156,11 @@ impl Store {
             bail!("KEYS gives no list");
         };
         let keys = keys.into_iter().map(bytes).collect::<Result<Vec<_>>>()?;
-        let entries = keys
+        let reports = format!("{prefix}:gateways:");
+        let compared = keys
             .into_iter()
-            .map(|key| Ok((escape(&key), self.entry(&key)?)));
+            .filter(|key| !key.starts_with(reports.as_bytes()));
+        let entries = compared.map(|key| Ok((escape(&key), self.entry(&key)?)));
         Ok(without_names(entries.collect::<Result<_>>()?))
     }
 
