@@ -199,6 +199,11 @@ impl<E: Engine> Reporting<E> {
         }
     }
 
+    /// The engine itself, for events of streams, which cause no report.
+    pub fn inner(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
     fn report_if_due(&mut self, now_ms: u64, effects: &mut Effects) {
         let revision = self.engine.revision();
         if revision != self.revision {

@@ -4,6 +4,7 @@
 //! request a microsecond. A tag is part of the name, `<name>.<tag>.<value>`; `stats_tags` in Envoy's configuration
 //! extracts it (`envoy/weir.yaml` shows how).
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -83,7 +84,7 @@ impl DurationHistogram {
 /// The counters of one engine by name.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    counters: Vec<(String, Counter)>,
+    counters: Vec<(Box<str>, Counter)>,
 }
 
 impl Metrics {
@@ -94,7 +95,7 @@ impl Metrics {
 
     /// The counter `name`. Calls with the same name share one counter.
     pub fn counter(&mut self, name: impl Into<String>) -> Counter {
-        let name = name.into();
+        let name = name.into().into_boxed_str();
         let mut counters = self.counters.iter();
         if let Some((_, existing)) = counters.find(|(existing, _)| *existing == name) {
             return existing.clone();
@@ -106,7 +107,7 @@ impl Metrics {
 
     /// The names of all counters, in the order of their creation.
     pub fn counters(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.counters.iter().map(|(name, _)| name.as_str())
+        self.counters.iter().map(|(name, _)| &**name)
     }
 
     /// Takes the counts since the last call: the index of each changed counter, and the difference.

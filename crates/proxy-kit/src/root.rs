@@ -19,14 +19,11 @@ use crate::shared::ProxyHost;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
-/// A worker whose engine also reports what it runs.
-type FilterWorker<F> = Worker<Reporting<<F as Filter>::Engine>>;
-
 /// The root context.
 pub struct Root<F: Filter> {
     id: u32,
     /// Set after a valid configuration.
-    worker: Option<Rc<RefCell<FilterWorker<F>>>>,
+    worker: Option<Rc<RefCell<Worker<F::Engine>>>>,
     /// The current tick interval: none before the first stream.
     tick: Option<Duration>,
     /// Whether there has been a stream: a VM ticks only once it serves. The VM of Envoy's main thread has no streams
@@ -46,7 +43,7 @@ impl<F: Filter> Root<F> {
     }
 
     /// Runs `act` on the worker. The effective context may change until the callback's end.
-    fn with_worker(&mut self, act: impl FnOnce(&mut FilterWorker<F>)) {
+    fn with_worker(&mut self, act: impl FnOnce(&mut Worker<F::Engine>)) {
         if let Some(worker) = &self.worker {
             act(&mut worker.borrow_mut());
             self.adjust_tick();
@@ -75,7 +72,7 @@ impl<F: Filter> Root<F> {
         }
     }
 
-    fn configure(&self) -> Result<FilterWorker<F>, FieldError> {
+    fn configure(&self) -> Result<Worker<F::Engine>, FieldError> {
         let json = configuration()?;
         let configured = F::configure(&json)?;
         log_start::<F>(&json, &configured);

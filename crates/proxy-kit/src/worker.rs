@@ -9,7 +9,7 @@ use weir_base::FieldError;
 use weir_engine::redis::Reply;
 use weir_engine::setup::ConfiguredEngine;
 use weir_engine::{
-    Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, StreamId,
+    Answer, BatchId, Effect, Effects, Engine, Event, Fetch, FetchId, Level, Reporting, StreamId,
 };
 
 use crate::fetch::{Fetches, read_response};
@@ -23,9 +23,9 @@ use crate::request::{HostEnd, HostRequest};
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// The state of one VM, shared by its root context and its streams.
-pub(crate) struct Worker<E> {
+pub(crate) struct Worker<E: Engine> {
     root_id: u32,
-    engine: E,
+    engine: Reporting<E>,
     effects: Effects,
     /// The effects being applied, in reused memory.
     applying: Vec<Effect>,
@@ -108,7 +108,10 @@ impl Callback {
 impl<E: Engine> Worker<E> {
     /// # Errors
     /// When the host does not create a queue.
-    pub(crate) fn new(configured: ConfiguredEngine<E>, root_id: u32) -> Result<Self, FieldError> {
+    pub(crate) fn new(
+        configured: ConfiguredEngine<Reporting<E>>,
+        root_id: u32,
+    ) -> Result<Self, FieldError> {
         // A shared queue wakes the last VM that registered its name: each VM needs a name of its own.
         let name = format!("weir.wake.{}.{root_id}", unique_name());
         let wake_queue = hostcalls::register_shared_queue(&name).map_err(|status| {
@@ -148,7 +151,7 @@ impl<E: Engine> Worker<E> {
             stream,
             request: &request,
         };
-        self.run(event, Callback::of(stream, false))
+        self.run_stream(event, stream)
     }
 
     /// Handles the request's body; `None` if it is too long.
@@ -158,12 +161,12 @@ impl<E: Engine> Worker<E> {
             body,
             now_ms: now_ms(),
         };
-        self.run(event, Callback::of(stream, false))
+        self.run_stream(event, stream)
     }
 
     /// Handles the response's headers.
     pub(crate) fn on_response(&mut self, stream: StreamId) {
-        self.run(Event::Response { stream }, Callback::of(stream, false));
+        self.run_stream(Event::Response { stream }, stream);
     }
 
     /// Handles the stream's end.
@@ -172,7 +175,7 @@ impl<E: Engine> Worker<E> {
             stream,
             end: &HostEnd,
         };
-        self.run(event, Callback::of(stream, false));
+        self.run_stream(event, stream);
     }
 
     // --- callbacks of the root context
@@ -264,8 +267,18 @@ impl<E: Engine> Worker<E> {
     // --- events and effects
 
     /// Passes an event to the engine and applies its effects. Returns the state of the callback's own request.
-    fn run(&mut self, event: Event<'_>, mut callback: Callback) -> Flow {
+    fn run(&mut self, event: Event<'_>, callback: Callback) -> Flow {
         self.engine.handle(event, &mut self.effects);
+        self.finish(callback)
+    }
+
+    /// The same for an event of a stream.
+    fn run_stream(&mut self, event: Event<'_>, stream: StreamId) -> Flow {
+        self.engine.inner().handle(event, &mut self.effects);
+        self.finish(Callback::of(stream, false))
+    }
+
+    fn finish(&mut self, mut callback: Callback) -> Flow {
         self.apply_all(&mut callback);
         while let Some(feedback) = callback.feedback.pop_front() {
             self.engine.handle(feedback.event(), &mut self.effects);

@@ -167,6 +167,8 @@ fn refused_client_causes_no_redis_call_until_its_retry_time() {
         .limiter
         .host
         .advance(std::time::Duration::from_secs(3_600));
+    // Meanwhile the gateway has reported what it runs.
+    let reported = shared.script_calls();
     assert_eq!(shared.passed("alice", 1), 0);
-    assert_eq!(shared.script_calls(), 5);
+    assert_eq!(shared.script_calls(), reported + 1);
 }
