@@ -29,8 +29,14 @@ pub struct PostgresServer {
 impl PostgresServer {
     /// Starts it on 127.0.0.1:`port` with its data in `dir`, which is created if missing, and its log at `log`. Its
     /// only user, `weir`, has no password and all privileges. If this process runs as root, the server runs as `nobody`,
-    /// and `dir` becomes accessible to all users.
-    pub async fn start(tool: &tools::Postgres, port: u16, dir: &Path, log: &Path) -> Result<Self> {
+    /// and `dir` becomes accessible to all users. `settings` are added, such as `fsync=off`.
+    pub async fn start(
+        tool: &tools::Postgres,
+        port: u16,
+        dir: &Path,
+        log: &Path,
+        settings: &'static [&'static str],
+    ) -> Result<Self> {
         let data = std::path::absolute(dir)?.join("postgres");
         if !data.is_dir() {
             make_data_folder(tool, dir, &data)?;
@@ -44,7 +50,8 @@ impl PostgresServer {
                 .args(["-p", &port.to_string()])
                 .args(["-c", "listen_addresses=127.0.0.1"])
                 .args(["-c", "unix_socket_directories="])
-                .args(["-c", "max_connections=1000"]);
+                .args(["-c", "max_connections=1000"])
+                .args(settings.iter().flat_map(|setting| ["-c", setting]));
             command
         };
         let process = Process::start("postgres", log, make)?;
@@ -155,7 +162,7 @@ mod tests {
         let tool = tools::Postgres::find_or_get(&mut SilentReporter).unwrap();
         let port = ports::free().unwrap();
         let log = temp.path().join("postgres.log");
-        let mut server = PostgresServer::start(&tool, port, temp.path(), &log)
+        let mut server = PostgresServer::start(&tool, port, temp.path(), &log, &[])
             .await
             .unwrap();
         let url = format!("postgres://weir@127.0.0.1:{port}/a");

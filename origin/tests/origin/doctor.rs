@@ -312,7 +312,9 @@ mod postgres {
     #[tokio::test(flavor = "multi_thread")]
     async fn database_settings_that_lose_commits_are_reported() {
         let set_up = SetUp::new().await;
-        let url = support::postgres_url().await;
+        let dir = tempfile::tempdir().unwrap();
+        let server = support::postgres(&dir).await;
+        let url = server.url("postgres");
         assert_eq!(doctor_of_database(&set_up, &url), [""; 0]);
         let mut sql = PgConnection::connect(&url).await.unwrap();
         let database = url.rsplit('/').next().unwrap();

@@ -48,12 +48,19 @@ pub async fn mysql_url() -> String {
     server.url(&format!("t{number}"))
 }
 
-/// A PostgreSQL for this caller only.
+/// Tests survive the end of a process, but none ends the machine. Waiting for the disk takes most of their time.
+const WITHOUT_DISK: &[&str] = &["fsync=off", "full_page_writes=off"];
+
+/// A PostgreSQL for this caller only, with the settings that the origin needs.
 pub async fn postgres(dir: &TempDir) -> PostgresServer {
+    start_postgres(dir, &[]).await
+}
+
+async fn start_postgres(dir: &TempDir, settings: &'static [&'static str]) -> PostgresServer {
     let tool = tools::Postgres::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("postgres.log");
     let port = ports::free().unwrap();
-    PostgresServer::start(&tool, port, dir.path(), &log)
+    PostgresServer::start(&tool, port, dir.path(), &log, settings)
         .await
         .unwrap()
 }
@@ -64,7 +71,7 @@ pub async fn postgres_url() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let start = || async {
         let dir = tempfile::tempdir().unwrap();
-        let server = postgres(&dir).await;
+        let server = start_postgres(&dir, WITHOUT_DISK).await;
         (dir, server)
     };
     let server = &SERVER.get_or_init(start).await.1;
