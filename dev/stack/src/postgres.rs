@@ -12,6 +12,10 @@ use std::time::Duration;
 /// Creating a data folder takes some seconds, and longer on a slow machine.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
+/// After a kill, the server's other processes take a moment to end, and a new server refuses to start until then.
+const STARTS_MAX: usize = 20;
+const START_PAUSE: Duration = Duration::from_millis(100);
+
 /// The only user, without a password: for tests only.
 const USER: &str = "weir";
 
@@ -76,6 +80,13 @@ impl PostgresServer {
 
     /// Starts it again on the same port with the same data.
     pub async fn start_again(&mut self) -> Result<()> {
+        for _ in 0..STARTS_MAX {
+            self.process.start_again()?;
+            if self.wait_ready().await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(START_PAUSE).await;
+        }
         self.process.start_again()?;
         self.wait_ready().await
     }

@@ -168,12 +168,9 @@ impl SaleStore {
         change: &SwitchChange,
     ) -> Result<bool, SqlError> {
         let set = || {
-            let statement = sql(CHANGE_SWITCH);
-            let statement = match change.state {
-                Some(state) => statement.text(state.label()),
-                None => statement.maybe(None),
-            };
-            statement
+            let state = change.state.map(SaleState::label);
+            sql(CHANGE_SWITCH)
+                .maybe_text(state)
                 .maybe(change.skip_risk.map(u64::from))
                 .maybe(change.skip_reservation.map(u64::from))
                 .maybe(change.static_page.map(u64::from))
