@@ -1,6 +1,6 @@
 //! SQLite, MySQL and PostgreSQL behind one interface.
 //!
-//! Statements use SQL that SQLite and MySQL accept; [`postgres::translate`] translates them for PostgreSQL. This module
+//! Statements use SQL that SQLite and MySQL accept; `postgres::translate` translates them for PostgreSQL. This module
 //! contains the other differences: how a transaction begins, and which errors mean "try again". [`super::open`] opens a
 //! database.
 

@@ -5,7 +5,7 @@
 //! | [`columns`] | generates statements and row readers from one list of columns |
 //! | [`database`] | pools, transactions, statements and rows of each database; retries |
 //! | [`open`] | opens SQLite and MySQL and applies migrations |
-//! | [`postgres`] | opens PostgreSQL and translates statements for it |
+//! | `postgres` | opens PostgreSQL and translates statements for it |
 //! | [`concurrency_limit`] | limits running and waiting calls |
 //! | [`foreign`] | read-only access to external databases |
 //!
