@@ -28,6 +28,7 @@ fn sale(name: &str) -> Sale {
         starts_at_ms: 1,
         ends_at_ms: u64::MAX,
         shards: SHARDS,
+        first_shard: 0,
         user_cap: 1,
         state: SaleState::Open,
         reservation: false,
@@ -60,7 +61,7 @@ fn admission(criterion: &mut Criterion) {
         open_claims: 0,
         moving: 0,
     };
-    memory.learn_probe(&removed, &[nothing; SHARDS as usize]);
+    memory.learn_probe(&removed, 0, &[nothing; SHARDS as usize]);
     let user = user();
     for (subject, name) in [("admit, open", "sale-7"), ("admit, sold out", "sale-50")] {
         criterion.bench_function(subject, |bencher| {

@@ -2,7 +2,6 @@
 
 use crate::ledger::{Checks, ClaimReply, DELIVERIES_MAX, OpenClaim};
 use crate::sale::{Band, Phase, Sale, SaleState};
-use crate::shard::home_shard;
 use crate::sold_out::SoldOutMemory;
 use crate::verdict::Verdict;
 use weir_base::id::UserId;
@@ -55,7 +54,7 @@ pub fn admit(
     if let Err(rejection) = check_open(switch, sale, now_ms) {
         return Admission::Reject(rejection);
     }
-    let shard = home_shard(user, sale.shards);
+    let shard = sale.home_shard(user);
     if memory.is_empty_for(&sale.id, shard) {
         return Admission::Empty;
     }
@@ -76,7 +75,7 @@ pub fn admit_attempt(switch: SaleState, sale: &Sale, user: &UserId, now_ms: u64)
         },
         Err(rejection) => return Admission::Reject(rejection),
     };
-    let shard = home_shard(user, sale.shards);
+    let shard = sale.home_shard(user);
     Admission::Claim { shard, checks }
 }
 
@@ -215,6 +214,7 @@ pub fn conclude(reply: ClaimReply, if_empty: Option<Verdict>, rebalances: u8) ->
 mod tests {
     use super::*;
     use crate::sale::tests::sale;
+    use crate::shard::home_shard;
     use crate::sold_out::tests::EMPTY;
 
     fn rejected(admission: Admission) -> Verdict {
@@ -245,7 +245,7 @@ mod tests {
             panic!("an open sale with stock must lead to a claim");
         };
         assert_eq!(shard, home_shard(&user, 4));
-        memory.learn_probe(&sale.id, &[EMPTY; 4]);
+        memory.learn_probe(&sale.id, 0, &[EMPTY; 4]);
         assert_eq!(at(&sale, &memory, 1_500), Admission::Empty);
         for band in [Band::High, Band::Reserved] {
             sale.band = band;
@@ -335,7 +335,7 @@ mod tests {
         let mut shards = [EMPTY; 4];
         shards[home as usize].open_claims = 1;
         let mut memory = SoldOutMemory::default();
-        memory.learn_probe(&sale.id, &shards);
+        memory.learn_probe(&sale.id, 0, &shards);
         let admission = admit(SaleState::Open, &sale, &user, &memory, 1_500);
         assert!(matches!(admission, Admission::Claim { shard, .. } if shard == home));
     }
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(at(SaleState::Open, &memory, 1_500), Ok(()));
         assert_eq!(at(SaleState::Drain, &memory, 1_500), Err(Verdict::Draining));
         assert_eq!(at(SaleState::Open, &memory, 400), Err(Verdict::NotStarted));
-        memory.learn_probe(&sale.id, &[EMPTY; 4]);
+        memory.learn_probe(&sale.id, 0, &[EMPTY; 4]);
         assert_eq!(at(SaleState::Open, &memory, 1_500), Err(Verdict::SoldOut));
     }
 

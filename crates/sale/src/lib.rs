@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`sale`] | the gateways' catalogue of sales, and their time windows |
 //! | [`shard`] | users' home shards, and the distribution of stock |
+//! | [`site`] | sites: fences, and the distribution of stock over several Redis |
 //! | [`sold_out`] | a gateway's memory of empty shards |
 //! | [`admission`] | the chain: reject at once, or claim on a shard |
 //! | [`status`] | the public status of a sale |
@@ -47,6 +48,7 @@ pub mod redis;
 pub mod repair;
 pub mod sale;
 pub mod shard;
+pub mod site;
 pub mod sold_out;
 pub mod status;
 pub mod token;

@@ -10,6 +10,7 @@
 use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe, Transfer};
+use crate::site::{fence_of, first_shard, index_of};
 
 /// The maximum number of attempts to get units: concurrent requests may take them first.
 const LENDS_MAX: u32 = 3;
@@ -130,8 +131,10 @@ impl Rebalance {
 
     fn look_around(&mut self, shards: &[ShardProbe]) -> RebalanceStep {
         let stock = |shard: &ShardProbe| shard.stock.unwrap_or(0);
-        let others = || (0..).zip(shards).filter(|(n, _)| *n != self.to_shard);
-        let here = shards.get(self.to_shard as usize).map_or(0, stock).max(0);
+        let first = first_shard(fence_of(self.to_shard));
+        let others = || (first..).zip(shards).filter(|(n, _)| *n != self.to_shard);
+        let here = shards.get(index_of(self.to_shard) as usize);
+        let here = here.map_or(0, stock).max(0);
         let requested = i64::from(self.requested.max(1));
         if here >= requested {
             return RebalanceStep::Done(End::Filled, None);
@@ -209,6 +212,7 @@ mod tests {
         };
         assert_eq!(look(0, &[shard(0, 0), shard(2, 0), shard(5, 0)]), lend(2));
         assert_eq!(look(2, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(1));
+        assert_eq!(look(66, &[shard(0, 0), shard(2, 0), shard(0, 0)]), lend(65));
         assert_eq!(look(0, &[shard(0, 0), shard(0, 0), shard(0, 1)]), lend(2));
     }
 

@@ -2,13 +2,16 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use weir_base::id::SaleId;
+use weir_base::id::{SaleId, UserId};
 use weir_base::key::{KEYS_MAX, KeyRing, SigningKey};
 
 use crate::challenge::{BITS_MAX, BITS_MIN, Challenge};
+use crate::shard::home_shard;
+use crate::site::{fence_of, first_shard};
 
 /// The maximum number of shards of a sale. It bounds a gateway's memory and polls per sale. One sale never needs 64
 /// shards with one Redis core each.
@@ -80,6 +83,10 @@ pub struct Sale {
     pub ends_at_ms: u64,
     /// The number of shards: 1 to [`SHARDS_MAX`].
     pub shards: u32,
+    /// The first of them: 0, or see [`site`](crate::site). Omitted if 0: older gateways reject a catalogue with this
+    /// field.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first_shard: u32,
     /// The maximum number of units per user, in orders and an open claim together: 1 to [`USER_CAP_MAX`].
     pub user_cap: u32,
     /// This sale's switch.
@@ -237,6 +244,9 @@ pub enum CatalogueError {
     /// A sale's shard count is 0 or above [`SHARDS_MAX`].
     #[error("sale {0}: shards must be 1 to {SHARDS_MAX}")]
     Shards(SaleId),
+    /// A sale's first shard is not the first one of a fence.
+    #[error("sale {0}: first_shard must be a multiple of {SHARDS_MAX}")]
+    FirstShard(SaleId),
     /// A sale's per-user cap is 0 or above [`USER_CAP_MAX`].
     #[error("sale {0}: user_cap must be 1 to {USER_CAP_MAX}")]
     UserCap(SaleId),
@@ -248,7 +258,21 @@ pub enum CatalogueError {
     Window(SaleId),
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Sale {
+    /// The user's shard: see [`home_shard`].
+    pub fn home_shard(&self, user: &UserId) -> u32 {
+        self.first_shard + home_shard(user, self.shards)
+    }
+
+    /// The numbers of all shards of the sale at this site.
+    pub fn shard_numbers(&self) -> Range<u32> {
+        self.first_shard..self.first_shard.saturating_add(self.shards)
+    }
+
     /// The position of `now_ms` relative to the window.
     pub fn phase(&self, now_ms: u64) -> Phase {
         if now_ms < self.starts_at_ms {
@@ -264,6 +288,7 @@ impl Sale {
     /// All errors of the sale.
     pub fn errors(&self) -> impl Iterator<Item = CatalogueError> {
         let has_shards = (1..=SHARDS_MAX).contains(&self.shards);
+        let is_first = self.first_shard == first_shard(fence_of(self.first_shard));
         let has_cap = (1..=USER_CAP_MAX).contains(&self.user_cap);
         let has_window = self.starts_at_ms < self.ends_at_ms;
         let has_challenge = self.challenge.is_none_or(Challenge::is_valid);
@@ -272,6 +297,7 @@ impl Sale {
         };
         let errors = [
             error(has_shards, CatalogueError::Shards),
+            error(is_first, CatalogueError::FirstShard),
             error(has_cap, CatalogueError::UserCap),
             error(has_window, CatalogueError::Window),
             error(has_challenge, CatalogueError::Challenge),
@@ -332,6 +358,7 @@ pub(crate) mod tests {
             starts_at_ms: 1_000,
             ends_at_ms: 2_000,
             shards: 4,
+            first_shard: 0,
             user_cap: 1,
             state: SaleState::Open,
             reservation: false,
@@ -391,6 +418,10 @@ pub(crate) mod tests {
             CatalogueError::Shards(id.clone())
         );
         assert_eq!(
+            refused(|s| s.first_shard = 65),
+            CatalogueError::FirstShard(id.clone())
+        );
+        assert_eq!(
             refused(|s| s.user_cap = 0),
             CatalogueError::UserCap(id.clone())
         );
@@ -432,6 +463,20 @@ pub(crate) mod tests {
         );
         assert_eq!(serde_json::from_str::<Catalogue>(&text).unwrap(), catalogue);
         assert!(serde_json::from_str::<Catalogue>(&text.replace("\"s\"", "\"{s}\"")).is_err());
+    }
+
+    #[test]
+    fn shards_of_a_second_site_follow_those_of_its_fence() {
+        let user = UserId::new("user-0").unwrap();
+        let here = Sale {
+            first_shard: 128,
+            ..sale("s")
+        };
+        assert_eq!(here.shard_numbers(), 128..132);
+        assert_eq!(here.home_shard(&user), 128 + sale("s").home_shard(&user));
+        let text = serde_json::to_string(&here).unwrap();
+        assert!(text.contains(r#""shards":4,"first_shard":128,"#), "{text}");
+        assert_eq!(serde_json::from_str::<Sale>(&text).unwrap(), here);
     }
 
     #[test]

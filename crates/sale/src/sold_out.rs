@@ -28,6 +28,8 @@ pub const POLLS_MAX: u32 = 40;
 /// The memory of a sale.
 #[derive(Clone, Debug)]
 struct Memory {
+    /// The number of the first shard.
+    first_shard: u32,
     shards: Vec<EmptyShard>,
     polls_left: u32,
 }
@@ -40,9 +42,20 @@ struct EmptyShard {
     is_quiet: bool,
 }
 
+impl Memory {
+    fn index_of(&self, shard: u32) -> Option<usize> {
+        shard.checked_sub(self.first_shard)?.try_into().ok()
+    }
+
+    fn shard_mut(&mut self, shard: u32) -> Option<&mut EmptyShard> {
+        let index = self.index_of(shard)?;
+        self.shards.get_mut(index)
+    }
+}
+
 impl SoldOutMemory {
-    /// Stores a probe of all shards of a sale. Returns whether it found no unit and no open transfer.
-    pub fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe]) -> bool {
+    /// Stores a probe of all shards of a sale, from `first_shard` on. Returns whether it found no unit and no open transfer.
+    pub fn learn_probe(&mut self, sale: &SaleId, first_shard: u32, shards: &[ShardProbe]) -> bool {
         let is_empty =
             |shard: &ShardProbe| shard.stock.is_some_and(|s| s <= 0) && shard.moving == 0;
         if shards.is_empty() || !shards.iter().all(is_empty) {
@@ -54,6 +67,7 @@ impl SoldOutMemory {
             is_quiet: shard.open_claims == 0,
         };
         let memory = Memory {
+            first_shard,
             shards: shards.iter().map(observed).collect(),
             polls_left: POLLS_MAX,
         };
@@ -68,7 +82,7 @@ impl SoldOutMemory {
             return;
         };
         let memory = self.empty.get_mut(sale);
-        let Some(observed) = memory.and_then(|memory| memory.shards.get_mut(shard as usize)) else {
+        let Some(observed) = memory.and_then(|memory| memory.shard_mut(shard)) else {
             return;
         };
         if observed.epoch == epoch {
@@ -98,7 +112,8 @@ impl SoldOutMemory {
     }
 
     fn empty_shard(&self, sale: &SaleId, shard: u32) -> Option<&EmptyShard> {
-        self.empty.get(sale)?.shards.get(shard as usize)
+        let memory = self.empty.get(sale)?;
+        memory.shards.get(memory.index_of(shard)?)
     }
 
     /// Ages the memories after a poll.
@@ -111,9 +126,10 @@ impl SoldOutMemory {
 
     /// The shards whose epochs a poll must read.
     pub fn watched(&self) -> impl Iterator<Item = (&SaleId, u32)> {
-        self.empty
-            .iter()
-            .flat_map(|(sale, memory)| (0..).zip(&memory.shards).map(move |(n, _)| (sale, n)))
+        self.empty.iter().flat_map(|(sale, memory)| {
+            let shards = (memory.first_shard..).zip(&memory.shards);
+            shards.map(move |(shard, _)| (sale, shard))
+        })
     }
 
     /// Compares a shard's current epoch with the stored one. A different epoch means that units were added, so the
@@ -131,7 +147,10 @@ impl SoldOutMemory {
     pub fn retain(&mut self, catalogue: &Catalogue) {
         self.empty.retain(|id, memory| {
             let sale = catalogue.find(id.as_str().as_bytes());
-            sale.is_some_and(|sale| sale.shards as usize == memory.shards.len())
+            sale.is_some_and(|sale| {
+                sale.shards as usize == memory.shards.len()
+                    && sale.first_shard == memory.first_shard
+            })
         });
     }
 }
@@ -156,7 +175,7 @@ pub(crate) mod tests {
 
     fn memory_of(shards: &[ShardProbe]) -> SoldOutMemory {
         let mut memory = SoldOutMemory::default();
-        memory.learn_probe(&id(), shards);
+        memory.learn_probe(&id(), 0, shards);
         memory
     }
 
@@ -196,7 +215,7 @@ pub(crate) mod tests {
             },
         ] {
             let mut memory = memory_of(&[EMPTY; 2]);
-            assert!(!memory.learn_probe(&id(), &[EMPTY, other]));
+            assert!(!memory.learn_probe(&id(), 0, &[EMPTY, other]));
             assert!(!memory.is_empty(&id()), "what was remembered is gone");
         }
         let owing = ShardProbe {
@@ -232,7 +251,7 @@ pub(crate) mod tests {
         let mut memory = SoldOutMemory::default();
         for (name, shards) in [("kept", 4), ("gone", 4), ("changed", 3)] {
             let id = SaleId::new(name).unwrap();
-            memory.learn_probe(&id, &vec![EMPTY; shards]);
+            memory.learn_probe(&id, 0, &vec![EMPTY; shards]);
         }
         let catalogue = Catalogue {
             sales: vec![sale("kept"), sale("changed")],

@@ -28,6 +28,12 @@ const MEMORY_MS: u64 = 700;
 /// wrong, although it queries Redis again later.
 const TRIES_MAX: u32 = 9;
 
+/// As `TRIES_MAX`, with units that may be at another site than the buyer.
+const TRIES_AT_SITES_MAX: u32 = 30;
+
+/// The maximum time until a site has paid for orders of the other one.
+const DEBTS_MS: u64 = 15_000;
+
 /// The maximum time for one request with all its parts.
 const REQUEST_MS_MAX: u64 = 15_000;
 
@@ -43,6 +49,7 @@ pub(crate) fn run(world: &mut World) {
     // An operator reopens the sale if it has ended.
     world.sql.move_end(START_MS + SALE_LASTS_MS);
     settle(world);
+    world.avoids_closed_sites = true;
     if world.witness.violation.is_none() {
         ask_again(world);
     }
@@ -56,6 +63,8 @@ pub(crate) fn run(world: &mut World) {
         ("units added", world.sql.units_added()),
         ("units withdrawn", world.sql.units_withdrawn()),
         ("units repaired", world.bus.borrow().units_repaired),
+        ("units transferred", world.sql.units_transferred),
+        ("units inherited", world.sql.units_inherited),
     ];
     world.stats.done.extend(done);
 }
@@ -146,7 +155,8 @@ fn check_again(
         true => answer.is_order() && answer.order == Some(reply.order),
         false => answer.word == "key_reused",
     };
-    let may_be_forgotten = !order.is_active() || world.witness.has_lost;
+    // Another site's Redis does not have the attempt.
+    let may_be_forgotten = !order.is_active() || world.witness.has_lost || world.sites() > 1;
     let has_all = sql.standing_units_of(&order.user) >= sql.sale.user_cap;
     let is_all = order.units >= sql.sale.user_cap;
     let is_excused = match answer.word.as_str() {
@@ -171,7 +181,12 @@ fn sell_out(world: &mut World) {
     }
     check_all_sold(world);
     world.run_ms(1_000);
-    if let Some(unrest) = unrest(&world.redis, &world.sql) {
+    // Units may still be on their way to a site whose orders were paid with units of the other one.
+    let unrest = match world.sites() {
+        1 => unrest(&world.redis, &world.sql),
+        _ => rest_within(world, DEBTS_MS),
+    };
+    if let Some(unrest) = unrest {
         world
             .witness
             .violate(world.now_us(), format!("at the end: {unrest}"));
@@ -220,7 +235,11 @@ fn one_try(world: &World, user: u32, attempt: Option<Attempt>) -> Client {
 
 /// Runs a client until its answer is final; `None` after a violation.
 fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
-    for _ in 0..TRIES_MAX {
+    let tries = match world.sites() {
+        1 => TRIES_MAX,
+        _ => TRIES_AT_SITES_MAX,
+    };
+    for _ in 0..tries {
         let received = wait_for(world, client);
         if world.witness.violation.is_some() {
             return None;
@@ -234,7 +253,7 @@ fn final_answer(world: &mut World, client: usize) -> Option<ClientAnswer> {
     }
     let last = wait_for(world, client);
     let user = &world.client(client).user;
-    let message = format!("{user} could not buy in {TRIES_MAX} tries: {last:?}");
+    let message = format!("{user} could not buy in {tries} tries: {last:?}");
     world.witness.violate(world.now_us(), message);
     None
 }

@@ -6,6 +6,7 @@
 //! | subject | real | models | invariants |
 //! |---|---|---|---|
 //! | [`Sales`] | [`weir_sale::engine::Gate`] | Redis ([`weir_sale::ledger::ShardLedger`]), origins, SQL | `witness`, `finish` |
+//! | [`Sites`] | as sales, at two sites: a Redis, gateways and origins each | one SQL | as sales |
 //! | [`Limits`] | [`weir_limit::engine::Limiter`] | Redis ([`weir_limit::State`]), rules | `limits/witness`, `limits/finish` |
 //! | [`Links`] | [`weir_link::engine::Links`] | Redis (strings, streams), origin, SQL | `links/witness`, `links/finish` |
 //! | [`Rooms`] | [`weir_room::engine::WaitingRoom`] | Redis ([`weir_room::model`]) | `rooms/witness`, `rooms/finish` |
@@ -15,7 +16,7 @@
 //!
 //! Faults: lost, duplicated, late and truncated calls; crashed and paused gateways and workers; crashed and stalled
 //! origins; a stalled Redis, or one that restarts with all its data, with earlier data, or empty; changed clocks;
-//! clients that disconnect; transactions that fail or whose commit is not reported; SQL failing over to a lagging
+//! clients that disconnect; parties that do not reach each other, and sites that are lost, failed, drained and joined; transactions that fail or whose commit is not reported; SQL failing over to a lagging
 //! replica; changed rules; unsigned claims.
 //!
 //! Each step checks the invariants that always hold. At the end all faults are over and all work finishes. Then exactly
@@ -50,6 +51,7 @@ mod sale_schedule;
 mod scenarios;
 mod schedule;
 mod shrink;
+mod sites;
 mod sql;
 mod stage;
 mod stats;
@@ -65,6 +67,7 @@ pub use rooms::Plan as Rooms;
 pub use runner::{Outcome, run_many};
 pub use schedule::Schedule;
 pub use shrink::shrink;
+pub use sites::Sites;
 pub use stats::Stats;
 pub use witness::Violation;
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use clap::Parser;
 use weir_simulation::{
-    Limits, Links, Mutation, Options, Report, Rooms, Sales, Schedule, Stats, run_many, shrink,
+    Limits, Links, Mutation, Options, Report, Rooms, Sales, Schedule, Sites, Stats, run_many,
+    shrink,
 };
 
 /// Simulate flash sales, limits, links and waiting rooms under random faults
@@ -18,7 +19,7 @@ struct Arguments {
     /// Seed of the first schedule; each further schedule adds one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this subject: sales, limits, links or rooms
+    /// Only this subject: sales, sites, limits, links or rooms
     #[arg(long)]
     only: Option<String>,
     /// Number of threads [default: the number of cores]
@@ -34,7 +35,13 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let subjects = [run::<Sales>, run::<Limits>, run::<Links>, run::<Rooms>];
+    let subjects = [
+        run::<Sales>,
+        run::<Sites>,
+        run::<Limits>,
+        run::<Links>,
+        run::<Rooms>,
+    ];
     // All subjects run, even after a failure.
     let failed = subjects.into_iter().filter(|run| !run(&arguments)).count();
     match failed {

@@ -115,6 +115,24 @@ pub enum Mutation {
     LossNotNoticed,
     /// The reconciler sets a shard's mark to SQL's count while claims are open.
     MarkRaisedUnderClaims,
+    /// Failing a site moves its units without closing its fence.
+    FenceNotRaised,
+    /// SQL turns claims of closed fences into orders.
+    FenceNotChecked,
+    /// Closing a fence does not end its transfers.
+    RebuiltBeforeTransfersEnd,
+    /// SQL counts the outcome of a transfer that closing its fence has ended.
+    LateOutcomeCounts,
+    /// SQL counts a repeated outcome of a transfer again.
+    OutcomeCountsTwice,
+    /// The outcome of a transfer does not reduce the source's allotment.
+    AllotmentNotMoved,
+    /// A site that returns gets its closed fence again.
+    FenceReused,
+    /// Draining a site closes its fence at once.
+    DrainRefusesHolders,
+    /// A site's catalogue says that a sale is sold out if the site has no unit.
+    SoldOutOfOneSite,
     /// Redis does not check whether a click ID was used before.
     ClicksNotNamed,
     /// The origin reads for a click with a different ID than the gateway.
@@ -201,6 +219,19 @@ impl Mutation {
         Self::MarkRaisedUnderClaims,
     ];
 
+    /// Mutations that simulations of two sites detect.
+    pub const SITES: &[Self] = &[
+        Self::FenceNotRaised,
+        Self::FenceNotChecked,
+        Self::RebuiltBeforeTransfersEnd,
+        Self::LateOutcomeCounts,
+        Self::OutcomeCountsTwice,
+        Self::AllotmentNotMoved,
+        Self::FenceReused,
+        Self::DrainRefusesHolders,
+        Self::SoldOutOfOneSite,
+    ];
+
     /// Mutations that simulations of limits detect.
     pub const LIMITS: &[Self] = &[
         Self::TimeoutForgotten,
@@ -266,10 +297,16 @@ impl FromStr for Mutation {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = [Self::SALES, Self::LIMITS, Self::LINKS, Self::ROOMS]
-            .into_iter()
-            .flatten()
-            .copied();
+        let mut all = [
+            Self::SALES,
+            Self::SITES,
+            Self::LIMITS,
+            Self::LINKS,
+            Self::ROOMS,
+        ]
+        .into_iter()
+        .flatten()
+        .copied();
         all.find(|mutation| mutation.to_string() == name)
             .ok_or_else(|| format!("there is no mutation {name}"))
     }

@@ -31,6 +31,10 @@ pub struct Plan {
 /// The participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
+    /// The number of sites, each with its own Redis. Gateways and origins take turns.
+    pub(crate) sites: u32,
+    /// How far the clock of the last site's Redis is ahead.
+    pub(crate) redis_ahead_ms: i64,
     pub(crate) shards: u32,
     pub(crate) total: u64,
     pub(crate) user_cap: u32,
@@ -164,11 +168,45 @@ pub(crate) enum Fault {
         origin: u32,
         after_ms: u64,
     },
+    /// Two parties do not reach each other, or only the replies are lost.
+    CutOff {
+        between: Cut,
+        is_one_way: bool,
+        for_ms: u64,
+    },
+    /// A site is down. Its Redis may lose its data.
+    LoseSite {
+        site: u32,
+        keeps_data: bool,
+        for_ms: u64,
+    },
+    /// An operator fails, drains or joins a site, at an origin of another site.
+    ChangeSite {
+        site: u32,
+        step: SiteChange,
+    },
     /// An operator refunds a user's first paid order.
     Refund {
         origin: u32,
         user: u32,
     },
+}
+
+/// Two parties of one site, or an origin and SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    GatewayAndRedis(u32),
+    GatewayAndOrigins(u32),
+    OriginAndRedis(u32),
+    OriginAndSql(u32),
+}
+
+/// An operator's command about a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteChange {
+    Fail,
+    Drain,
+    Join,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,6 +288,13 @@ impl Fault {
             Self::ChangeStock { .. } => "withdrawal",
             Self::MoveEnd { .. } => "end moved",
             Self::Refund { .. } => "refund",
+            Self::CutOff { .. } => "cut off",
+            Self::LoseSite { .. } => "site lost",
+            Self::ChangeSite { step, .. } => match step {
+                SiteChange::Fail => "site failed",
+                SiteChange::Drain => "site drained",
+                SiteChange::Join => "site joined",
+            },
         }
     }
 
@@ -259,7 +304,9 @@ impl Fault {
             Self::KillGateway { for_ms, .. }
             | Self::PauseGateway { for_ms, .. }
             | Self::KillOrigin { for_ms, .. }
-            | Self::RestartRedis { for_ms, .. } => for_ms,
+            | Self::RestartRedis { for_ms, .. }
+            | Self::CutOff { for_ms, .. }
+            | Self::LoseSite { for_ms, .. } => for_ms,
             _ => 0,
         }
     }
@@ -268,6 +315,7 @@ impl Fault {
     pub(crate) fn loses_data(&self) -> bool {
         match self {
             Self::RestartRedis { back_ms, .. } => *back_ms != Some(0),
+            Self::LoseSite { keeps_data, .. } => !keeps_data,
             Self::LoseShard { .. } | Self::Evict { .. } => true,
             _ => false,
         }
@@ -364,7 +412,7 @@ impl Plan {
 
     pub(crate) fn sets_clocks(&self) -> bool {
         let sets = |timed: &TimedFault| timed.fault.kind() == "clock set";
-        self.faults.iter().any(sets)
+        self.setting.redis_ahead_ms != 0 || self.faults.iter().any(sets)
     }
 
     /// The end of the last fault.
@@ -377,6 +425,8 @@ impl Plan {
 
 fn setting(rng: &mut Rng) -> Setting {
     Setting {
+        sites: 1,
+        redis_ahead_ms: 0,
         shards: rng.pick(&[1, 1, 2, 2, 3, 4]),
         total: rng.between(0, 10),
         user_cap: rng.pick(&[1, 1, 1, 2, 3]),

@@ -119,7 +119,7 @@ impl Fault {
 
 impl Plan {
     /// Assigns faults of removed participants to the last one of their kind.
-    fn keep_faults_in_bounds(&mut self) {
+    pub(crate) fn keep_faults_in_bounds(&mut self) {
         let setting = self.setting;
         for timed in &mut self.faults {
             match &mut timed.fault {

@@ -8,6 +8,8 @@ use crate::plan::{Client, Fault, FollowUp, OriginFate, PayMode, Plan, Setting, T
 use crate::schedule::Schedule;
 
 const SETTING: Setting = Setting {
+    sites: 1,
+    redis_ahead_ms: 0,
     shards: 1,
     total: 2,
     user_cap: 1,

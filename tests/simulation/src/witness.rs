@@ -10,13 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::id::UserId;
 use weir_sale::ledger::Audit;
 use weir_sale::repair::{Terms, total_in_redis};
+use weir_sale::site::{FenceState, FenceStock, fence_of};
 
 use crate::attempt::{Attempt, Attempts};
 use crate::failover::Failover;
 use crate::gateway::CLAIM_TTL_MS;
-use crate::plan::Plan;
+use crate::plan::{PayMode, Plan};
 use crate::queue::START_MS;
 use crate::redis::{RebuildStep, Redis};
+use crate::sql::sites::SiteStep;
 use crate::sql::{ClaimName, Order, Sql};
 
 /// A violated invariant.
@@ -37,6 +39,13 @@ pub(crate) struct Witness {
     granted: BTreeMap<ClaimName, UserId>,
     pub(crate) attempts: Attempts,
     pub(crate) has_lost: bool,
+    /// Fences that operators have closed.
+    failed: BTreeSet<u32>,
+    /// Claims that have become orders.
+    ordered: BTreeSet<ClaimName>,
+    has_sites: bool,
+    /// Whether an order takes its units from the stock of its own site.
+    holds_units: bool,
     pub(crate) failover: Failover,
     /// The open orders when a shard was wiped.
     wiped: BTreeMap<u32, Vec<Order>>,
@@ -51,6 +60,9 @@ pub(crate) struct Witness {
 /// write the catalogue.
 const KNOWN_US: u64 = 6_000_000;
 
+/// As `KNOWN_US`, with origins that are cut off meanwhile.
+const KNOWN_AT_SITES_US: u64 = 12_000_000;
+
 impl Witness {
     pub(crate) fn new(plan: &Plan) -> Self {
         Self {
@@ -59,6 +71,10 @@ impl Witness {
             granted: BTreeMap::new(),
             attempts: Attempts::default(),
             has_lost: false,
+            failed: BTreeSet::new(),
+            ordered: BTreeSet::new(),
+            has_sites: plan.setting.sites > 1,
+            holds_units: plan.setting.payment != PayMode::AtPayment,
             failover: Failover::new(plan),
             wiped: BTreeMap::new(),
             empty_epochs: BTreeSet::new(),
@@ -79,7 +95,7 @@ impl Witness {
     // --- after each step
 
     /// Redis has run commands.
-    pub(crate) fn after_redis(&mut self, redis: &mut Redis, sql: &Sql, now_us: u64) {
+    pub(crate) fn after_redis(&mut self, redis: &mut Redis, site: usize, sql: &Sql, now_us: u64) {
         for claim in std::mem::take(&mut redis.granted) {
             let name = (claim.shard, claim.generation);
             if self.granted.insert(name, claim.user).is_some() {
@@ -92,7 +108,11 @@ impl Witness {
         for (shard, (epoch, stock)) in (0..).zip(redis.epochs()) {
             self.note_epoch(shard, epoch, stock, now_us);
         }
-        let audits = redis.audits();
+        if !sql.is_open_at(site) {
+            return;
+        }
+        let fence = sql.fence_at(site).fence;
+        let audits = redis.audits_at(fence);
         if let Some(subject) = self.failover.check_marks(&audits, sql) {
             self.violate(now_us, subject);
         }
@@ -103,10 +123,11 @@ impl Witness {
             return;
         }
         let bought = audits.iter().map(|audit| audit.bought).sum();
-        let total = total_of(&audits, sql);
+        let total = total_of(&audits, fence, sql);
         let drift = Terms::new(&audits, bought, total).map(|terms| terms.drift());
         if drift != Some(0) {
-            self.violate(now_us, format!("Redis has made or lost units: {drift:?}"));
+            let message = format!("Redis has made or lost units at fence {fence}: {drift:?}");
+            self.violate(now_us, message);
         }
     }
 
@@ -141,6 +162,7 @@ impl Witness {
     /// SQL has committed a transaction.
     pub(crate) fn after_sql(&mut self, sql: &mut Sql, now_us: u64) {
         self.check_stock(sql, now_us);
+        self.check_sites(sql, now_us);
         if self.remaining == 0 && sql.remaining > 0 {
             self.freed_at_us = Some(now_us);
         }
@@ -196,6 +218,38 @@ impl Witness {
         }
     }
 
+    /// No order comes of a claim of a fence that has failed before, and no drain refuses the holder of a claim.
+    fn check_sites(&mut self, sql: &mut Sql, now_us: u64) {
+        for order in &sql.changed {
+            let fence = fence_of(order.name.0);
+            if self.ordered.insert(order.name) && self.failed.contains(&fence) {
+                let message = format!("order {:?} comes of a failed fence", order.name);
+                self.violate(now_us, message);
+            }
+        }
+        for step in std::mem::take(&mut sql.site_steps) {
+            if let SiteStep::Failed(fence) = step {
+                self.failed.insert(fence);
+            }
+        }
+        for name in std::mem::take(&mut sql.fenced) {
+            if !self.failed.contains(&fence_of(name.0)) && !self.has_lost {
+                self.violate(now_us, format!("a drain has refused the claim {name:?}"));
+            }
+        }
+        let is_strict = self.holds_units && !self.has_lost && !sql.has_kept_units;
+        let owes = |fence: &&FenceStock| fence.state == FenceState::Closed && fence.unsold() < 0;
+        if let Some(debtor) = sql.stocks().iter().find(owes).filter(|_| is_strict) {
+            self.violate(now_us, format!("units were moved twice: {debtor:?}"));
+        }
+        if let Some(allotted) = sql.units_allotted()
+            && allotted != sql.total as i64
+        {
+            let message = format!("sites share {allotted} units of {}", sql.total);
+            self.violate(now_us, message);
+        }
+    }
+
     fn check_order(&mut self, order: &Order, sql: &Sql, now_us: u64) {
         let name = order.name;
         let granted = self.granted.get(&name);
@@ -242,9 +296,13 @@ impl Witness {
     /// units that it has had longer must be.
     pub(crate) fn on_sold_out(&mut self, sql: &Sql, now_us: u64) {
         let remaining = sql.remaining;
+        let known_us = match self.has_sites {
+            true => KNOWN_AT_SITES_US,
+            false => KNOWN_US,
+        };
         let is_new = self
             .freed_at_us
-            .is_some_and(|at_us| now_us < at_us + KNOWN_US);
+            .is_some_and(|at_us| now_us < at_us + known_us);
         if remaining > 0 && !is_new {
             self.violate(now_us, format!("sold_out, and SQL has {remaining} units"));
         }
@@ -272,18 +330,19 @@ impl Witness {
 
     /// The time after the faults until all work must have finished, in milliseconds.
     pub(crate) fn settle_ms(&self) -> u64 {
-        CLAIM_TTL_MS + 13_000
+        let sites_ms = if self.has_sites { 20_000 } else { 0 };
+        CLAIM_TTL_MS + 13_000 + sites_ms
     }
 }
 
 /// The expected sum of units in Redis: the total, and a change of it as far as shards have applied it.
-fn total_of(audits: &[Audit], sql: &Sql) -> u64 {
-    let open = sql.open_change().map(|open| open.counted());
-    total_in_redis(sql.total, open, audits)
+fn total_of(audits: &[Audit], fence: u32, sql: &Sql) -> u64 {
+    let open = sql.open_change_at(fence).map(|open| open.counted());
+    total_in_redis(sql.allotment_begun(fence), open, audits)
 }
 
 /// Units that are neither sold nor anywhere in Redis.
-fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
+fn missing_units(audits: &[Audit], fence: u32, sql: &Sql) -> i64 {
     let existing: Vec<Audit> = audits
         .iter()
         .map(|audit| Audit {
@@ -291,16 +350,39 @@ fn missing_units(audits: &[Audit], sql: &Sql) -> i64 {
             ..audit.clone()
         })
         .collect();
-    let total = total_of(&existing, sql);
-    let terms = Terms::new(&existing, sql.units_deducted(), total);
+    let total = total_of(&existing, fence, sql);
+    let ordered = u64::try_from(sql.ordered_at(fence)).unwrap_or(0);
+    let terms = Terms::new(&existing, ordered, total);
     terms.map_or(0, |terms| -terms.drift())
 }
 
-/// The reason why Redis and SQL are not idle and consistent; `None` if they are.
-pub(crate) fn unrest(redis: &Redis, sql: &Sql) -> Option<String> {
-    let audits = redis.audits();
+/// The reason why the Redis of all sites and SQL are not idle and consistent; `None` if they are.
+pub(crate) fn unrest(redis: &[Redis], sql: &Sql) -> Option<String> {
+    let mut sites = redis.iter().enumerate();
+    sites
+        .find_map(|(site, redis)| unrest_at(site, redis, sql))
+        .or_else(|| unrest_between_sites(sql))
+}
+
+fn unrest_between_sites(sql: &Sql) -> Option<String> {
+    let fences = sql.stocks();
+    let is_left = |fence: &&FenceStock| fence.state == FenceState::Closed && fence.unsold() != 0;
+    if let Some(left) = fences.iter().find(is_left) {
+        return Some(format!("units are left at a closed fence: {left:?}"));
+    }
+    let mut drains = fences.iter();
+    let drains = drains.find(|fence| fence.state == FenceState::Draining);
+    drains.map(|fence| format!("a drain has not ended: {fence:?}"))
+}
+
+fn unrest_at(site: usize, redis: &Redis, sql: &Sql) -> Option<String> {
+    if !sql.is_open_at(site) {
+        return None;
+    }
+    let fence = sql.fence_at(site).fence;
+    let audits = redis.audits_at(fence);
     if let Some(shard) = audits.iter().position(|audit| audit.stock.is_none()) {
-        return Some(format!("shard {shard} is cold"));
+        return Some(format!("shard {shard} of site {site} is cold"));
     }
     let held: u64 = audits.iter().map(|audit| audit.held).sum();
     let moving: usize = audits.iter().map(|audit| audit.transfers.len()).sum();
@@ -310,12 +392,12 @@ pub(crate) fn unrest(redis: &Redis, sql: &Sql) -> Option<String> {
     if sql.has_unpaid_hold() || !sql.unfollowed().is_empty() {
         return Some("orders are to expire, or Redis has not followed them".into());
     }
-    if let Some(open) = sql.open_change() {
+    if let Some(open) = sql.open_change_at(fence) {
         return Some(format!("a change of the stock is under way: {open:?}"));
     }
     if !redis.has_catalogue() {
         return Some("the catalogue names no sale".into());
     }
-    let missing = missing_units(&audits, sql);
+    let missing = missing_units(&audits, fence, sql);
     (missing != 0).then(|| format!("{missing} units are missing in Redis"))
 }

@@ -4,7 +4,7 @@
 
 use std::thread::available_parallelism;
 
-use weir_simulation::{Limits, Links, Mutation, Options, Rooms, Sales, Schedule, run_many};
+use weir_simulation::{Limits, Links, Mutation, Options, Rooms, Sales, Schedule, Sites, run_many};
 
 /// The first seed of each search.
 const SEED: u64 = 1;
@@ -37,6 +37,11 @@ fn all_are_caught<S: Schedule>(mutations: &[Mutation]) {
 #[test]
 fn every_mutation_of_sales_is_caught() {
     all_are_caught::<Sales>(Mutation::SALES);
+}
+
+#[test]
+fn every_mutation_of_two_sites_is_caught() {
+    all_are_caught::<Sites>(Mutation::SITES);
 }
 
 #[test]

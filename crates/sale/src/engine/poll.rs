@@ -231,7 +231,7 @@ mod tests {
 
     fn memory_of(shards: usize) -> (SoldOutMemory, SaleId) {
         let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
-        memory.learn_probe(&sale, &vec![EMPTY; shards]);
+        memory.learn_probe(&sale, 0, &vec![EMPTY; shards]);
         (memory, sale)
     }
 
@@ -259,7 +259,7 @@ mod tests {
     fn missing_epoch_matches_no_shard_and_reopens_the_sale() {
         for epoch in [0, 1] {
             let (mut memory, sale) = (SoldOutMemory::default(), SaleId::new("s").unwrap());
-            memory.learn_probe(&sale, &[ShardProbe { epoch, ..EMPTY }]);
+            memory.learn_probe(&sale, 0, &[ShardProbe { epoch, ..EMPTY }]);
             let mut poller = Poller::new(500);
             let poll = poller.next(&memory);
             assert!(memory.is_empty_for(&sale, 0));
@@ -315,7 +315,7 @@ mod tests {
         let mut memory = SoldOutMemory::default();
         for sale in 0..30 {
             let sale = SaleId::new(format!("s{sale:02}")).unwrap();
-            memory.learn_probe(&sale, &[EMPTY; 50]);
+            memory.learn_probe(&sale, 0, &[EMPTY; 50]);
         }
         let mut poller = Poller::new(500);
         let mut sizes = Vec::new();

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::ledger::{DepositReply, LendReply, ShardProbe};
 use crate::rebalance::{End, Rebalance, RebalanceCall, RebalanceEvent, RebalanceStep};
+use crate::site::{fence_of, first_shard, index_of};
 use weir_base::id::SaleId;
 use weir_engine::StreamId;
 
@@ -77,7 +78,7 @@ impl Rebalances {
         let Some(running) = self.running.get_mut(&key) else {
             return Progress::default();
         };
-        if let Some(observed) = running.observed.get_mut(job.shard as usize) {
+        if let Some(observed) = running.observed.get_mut(index_of(job.shard) as usize) {
             *observed = probe;
         }
         running.probes = running.probes.saturating_sub(1);
@@ -185,7 +186,8 @@ impl RunningRebalance {
                 to_shard: self.rebalance.to_shard(),
             })
         };
-        (0..).take(self.observed.len()).map(probe).collect()
+        let first = first_shard(fence_of(self.rebalance.to_shard()));
+        (first..).take(self.observed.len()).map(probe).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::admission::{Conclusion, Rejection, conclude};
 use crate::claim::{ClaimId, Ticket};
 use crate::ledger::{ClaimReply, OpenClaim};
 use crate::redis::{challenge_spend, claim, deposit, lend, probe};
+use crate::site::{fence_of, first_shard};
 use crate::verdict::Verdict;
 use weir_base::headers;
 use weir_base::id::SaleId;
@@ -155,7 +156,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 let shards = shards.as_ref();
                 let probe = shards.and_then(|shards| shards.get(index).copied());
                 let progress = self.rebalances.probed(job, probe);
-                self.rebalance_on(&job.sale, progress, now_ms, effects);
+                self.rebalance_on(&job.sale, job.to_shard, progress, now_ms, effects);
             }
         }
     }
@@ -178,7 +179,7 @@ impl<D: SharedData + Clone> Gate<D> {
                 }
                 Step::Settle { .. } => continue,
             };
-            self.rebalance_on(&job.sale, progress, now_ms, effects);
+            self.rebalance_on(&job.sale, job.to_shard, progress, now_ms, effects);
         }
     }
 
@@ -186,12 +187,14 @@ impl<D: SharedData + Clone> Gate<D> {
     fn rebalance_on(
         &mut self,
         sale: &SaleId,
+        to_shard: u32,
         progress: Progress,
         now_ms: u64,
         effects: &mut Effects,
     ) {
         if let Some(shards) = progress.probe {
-            self.sales.learn_probe(sale, &shards, now_ms);
+            let first = first_shard(fence_of(to_shard));
+            self.sales.learn_probe(sale, first, &shards, now_ms);
         }
         for job in progress.jobs {
             self.pump.enqueue_unowned(job, now_ms, effects);

@@ -117,7 +117,7 @@ impl Sales {
         for sale in self.catalogue.iter().flat_map(|existing| &existing.sales) {
             if sale.band == Band::None && !self.memory.is_empty(&sale.id) {
                 let shards = vec![empty; sale.shards as usize];
-                self.memory.learn_probe(&sale.id, &shards);
+                self.memory.learn_probe(&sale.id, sale.first_shard, &shards);
             }
         }
     }
@@ -180,8 +180,14 @@ impl Sales {
     }
 
     /// Records a probe of all shards of a sale.
-    pub(crate) fn learn_probe(&mut self, sale: &SaleId, shards: &[ShardProbe], now_ms: u64) {
-        self.memory.learn_probe(sale, shards);
+    pub(crate) fn learn_probe(
+        &mut self,
+        sale: &SaleId,
+        first_shard: u32,
+        shards: &[ShardProbe],
+        now_ms: u64,
+    ) {
+        self.memory.learn_probe(sale, first_shard, shards);
         self.pace_polls(now_ms);
     }
 

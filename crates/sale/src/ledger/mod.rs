@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::id::{SaleId, UserId};
 
 use crate::claim::Ticket;
+use crate::site::index_of;
 
 #[cfg(any(test, feature = "model"))]
 pub use shard::{EvictedKey, ShardLedger};
@@ -348,15 +349,17 @@ impl Audit {
         sums
     }
 
-    /// Units that have left the shard `from_shard` and have not arrived, by the audits of all shards in order.
+    /// Units that have left the shard `from_shard` and have not arrived, by the audits of all shards in order. Transfers
+    /// are within one fence, so positions are enough.
     pub fn units_moving(&self, from_shard: u32, shards: &[Audit]) -> u64 {
         let has_arrived = |open: &OpenTransfer| {
-            shards.get(open.to_shard as usize).is_some_and(|target| {
-                target
-                    .deposits
-                    .iter()
-                    .any(|&(from, id)| from == from_shard && id >= open.transfer.id)
-            })
+            shards
+                .get(index_of(open.to_shard) as usize)
+                .is_some_and(|target| {
+                    target.deposits.iter().any(|&(from, id)| {
+                        index_of(from) == index_of(from_shard) && id >= open.transfer.id
+                    })
+                })
         };
         self.transfers
             .iter()

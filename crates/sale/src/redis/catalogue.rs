@@ -44,6 +44,7 @@ mod tests {
             starts_at_ms: 1,
             ends_at_ms: 2,
             shards,
+            first_shard: 0,
             user_cap: 3,
             state: SaleState::Open,
             reservation: true,

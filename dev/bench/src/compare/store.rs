@@ -253,6 +253,7 @@ fn sale(name: &str) -> Result<Sale> {
         starts_at_ms,
         ends_at_ms: LATER_MS + 1,
         shards: SHARDS,
+        first_shard: 0,
         user_cap: 1,
         state: SaleState::Open,
         reservation: false,

@@ -373,6 +373,7 @@ impl NewSale {
             starts_at_ms: self.fields.starts_at_ms,
             ends_at_ms: self.fields.ends_at_ms,
             shards: self.shards,
+            first_shard: 0,
             user_cap: self.fields.user_cap,
             state: SaleState::Open,
             reservation: false,

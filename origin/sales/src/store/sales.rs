@@ -536,6 +536,7 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
         starts_at_ms: fields.starts_at_ms,
         ends_at_ms: fields.ends_at_ms,
         shards: row.number("shards")?,
+        first_shard: 0,
         user_cap: fields.user_cap,
         state: parse_state(row, "state")?,
         reservation: fields.reservation.is_some(),

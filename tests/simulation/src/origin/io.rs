@@ -104,6 +104,10 @@ pub(crate) struct Bus {
 pub(crate) struct Io {
     pub(crate) bus: Rc<RefCell<Bus>>,
     pub(crate) origin: usize,
+    /// Its site, whose Redis it calls.
+    pub(crate) site: usize,
+    /// The number of sites.
+    pub(crate) sites: u32,
     pub(crate) mutation: Option<Mutation>,
 }
 

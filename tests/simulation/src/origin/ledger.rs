@@ -13,7 +13,7 @@ use weir_sale::redis::{
     recount, release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
-use weir_sale::shard::{bucket, home_shard};
+use weir_sale::shard::bucket;
 use weir_scripts::ReplyError;
 use weir_scripts::keys::DEFAULT_PREFIX;
 
@@ -81,7 +81,7 @@ impl Ledger {
         users: Vec<UserId>,
     ) -> Result<()> {
         for user in users {
-            let keys = self.keys(home_shard(&user, sale.shards));
+            let keys = self.keys(sale.home_shard(&user));
             let set = match list {
                 UserList::Reserved => keys.reserved(bucket(&user)),
                 UserList::Blocked => keys.blocked(bucket(&user)),
@@ -131,9 +131,9 @@ impl Ledger {
         Ok(audit::parse(&self.io.run(&call).await?)?)
     }
 
-    pub(super) async fn audits(&self, shards: u32) -> Result<Vec<Audit>> {
+    pub(super) async fn audits(&self, sale: &Sale) -> Result<Vec<Audit>> {
         let mut audits = Vec::new();
-        for shard in 0..shards {
+        for shard in sale.shard_numbers() {
             audits.push(self.audit(shard).await?);
         }
         Ok(audits)

@@ -45,16 +45,17 @@ impl LostOrders {
     }
 
     pub(super) async fn decide(&self, restores: bool) -> Result<(), BrokeOff> {
-        let observed = |sql: &mut Sql| (sql.is_paused, sql.pauses, sql.sale.clone());
+        let site = self.io.site;
+        let observed = move |sql: &mut Sql| (sql.is_paused, sql.pauses, sql.sale_at(site));
         let (is_paused, pauses, sale) = self.io.sql(observed).await?;
         if !is_paused {
             return Ok(());
         }
-        let audits = self.ledger.audits(sale.shards).await?;
+        let audits = self.ledger.audits(&sale).await?;
         if audits.iter().any(|observed| observed.open > 0) {
             return Err(BrokeOff);
         }
-        let shards: Vec<u32> = (0..sale.shards).collect();
+        let shards: Vec<u32> = sale.shard_numbers().collect();
         for &shard in shards.iter().filter(|_| restores) {
             for (user, order) in self.of(shard).await? {
                 let ticket = Ticket {

@@ -20,6 +20,7 @@ use self::orders::{ClaimOutcome, Orders};
 use self::publish::Publisher;
 use self::rebuild::{Rebuilder, Warmer};
 use self::reconcile::Reconciler;
+use self::sites::Sites;
 use self::verify::Verifier;
 use crate::attempt::Attempt;
 use crate::host::RequestId;
@@ -35,6 +36,7 @@ mod orders;
 mod publish;
 mod rebuild;
 pub(crate) mod reconcile;
+mod sites;
 mod verify;
 
 /// The interval between two rounds of jobs.
@@ -61,7 +63,7 @@ pub(crate) struct ArrivedRequest {
 impl Origin {
     pub(crate) fn new(
         bus: &Rc<RefCell<Bus>>,
-        origin: usize,
+        (origin, site, sites): (usize, usize, u32),
         keys: &Rc<KeyRing>,
         sale: &SaleId,
         mutation: Option<Mutation>,
@@ -69,6 +71,8 @@ impl Origin {
         let io = Io {
             bus: Rc::clone(bus),
             origin,
+            site,
+            sites,
             mutation,
         };
         let ledger = Ledger {
@@ -119,11 +123,39 @@ impl Origin {
             rebuilder,
             last: None,
         };
-        vec![
+        let mut background: Vec<Work> = vec![
             Box::pin(reconcile(reconciler)),
-            Box::pin(jobs(io, self.orders.clone(), self.changer(), warmer)),
+            Box::pin(jobs(
+                io.clone(),
+                self.orders.clone(),
+                self.changer(),
+                warmer,
+            )),
             Box::pin(publisher.run()),
-        ]
+        ];
+        if self.io.sites > 1 {
+            let sites = Sites {
+                io: self.io.clone(),
+                ledger: self.orders.ledger.clone(),
+                changer: self.changer(),
+            };
+            background.push(Box::pin(sites.run()));
+        }
+        background
+    }
+
+    /// Handles an operator's command about a site.
+    pub(crate) fn change_site(&self, step: fn(&mut Sql, usize), site: usize) -> Work {
+        let io = self.io.clone();
+        Box::pin(async move {
+            // An operator repeats a command that fails.
+            for _ in 0..10 {
+                if io.sql(move |sql: &mut Sql| step(sql, site)).await.is_ok() {
+                    return;
+                }
+                io.sleep_ms(100).await;
+            }
+        })
     }
 
     fn changer(&self) -> Changer {
@@ -310,7 +342,9 @@ async fn jobs_round(
     if let Some(order) = elsewhere {
         orders.of_other_sale().follow(&order).await;
     }
-    for order in io.sql(|sql: &mut Sql| sql.unfollowed()).await? {
+    let site = io.site;
+    let unfollowed = move |sql: &mut Sql| sql.unfollowed_at(site);
+    for order in io.sql(unfollowed).await? {
         orders.follow(&order).await;
     }
     // If it is unfinished, the next round continues.

@@ -3,6 +3,7 @@
 use weir_base::id::{SaleId, UserId};
 use weir_sale::claim::Ticket;
 use weir_sale::ledger::{Deduction, FollowUpReply, ReleaseKind};
+use weir_sale::site::fence_of;
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
@@ -184,13 +185,26 @@ impl Orders {
 
     /// Updates an order in Redis. A failure has no effect: it is repeated later.
     pub(super) async fn follow(&self, order: &Order) {
-        if self.bring(order).await.is_err() || order.status == Status::Unpaid {
+        if !self.is_here(order).await || self.bring(order).await.is_err() {
+            return;
+        }
+        if order.status == Status::Unpaid {
             return;
         }
         let (name, status) = (order.name, order.status);
         let recorded = self.io.sql(move |sql| sql.mark_followed(name, status));
         // If this fails, it is repeated.
         let _ = recorded.await;
+    }
+
+    /// Whether the order is on a shard of this site: another site's origin follows it there. With one site, no question.
+    async fn is_here(&self, order: &Order) -> bool {
+        let (site, shard) = (self.io.site, order.name.0);
+        if self.io.sites == 1 {
+            return true;
+        }
+        let is_here = move |sql: &mut Sql| sql.fence_at(site).fence == fence_of(shard);
+        self.io.sql(is_here).await.unwrap_or(false)
     }
 
     /// Updates Redis to an order's state in SQL; an error if Redis has lost the order's shard.

@@ -30,16 +30,16 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    fn catalogue(sql: &mut Sql, version: u64, tells_early: bool) -> Catalogue {
+    fn catalogue(sql: &mut Sql, site: usize, version: u64, tells_early: bool) -> Catalogue {
         let band = match tells_early {
             true => Band::None,
-            false => sql.band(),
+            false => sql.band_at(site),
         };
         let sale = Sale {
-            cold: sql.warmed_at_ms.is_none(),
+            cold: sql.warmed_at_ms.is_none() || !sql.is_open_at(site),
             band,
             paused: sql.is_paused,
-            ..sql.sale.clone()
+            ..sql.sale_at(site)
         };
         Catalogue {
             version,
@@ -49,10 +49,10 @@ impl Publisher {
     }
 
     pub(super) async fn publish(&self) -> Result<(), BrokeOff> {
-        let (now_ms, tells_early) = (self.io.now_ms(), self.tells_early());
+        let (now_ms, site, tells_early) = (self.io.now_ms(), self.io.site, self.tells_early());
         let next = move |sql: &mut Sql| {
             let version = sql.next_catalogue_version(now_ms);
-            Self::catalogue(sql, version, tells_early)
+            Self::catalogue(sql, site, version, tells_early)
         };
         let catalogue = self.io.sql(next).await?;
         let json = catalogue::write(&catalogue).map_err(|_| BrokeOff)?;
@@ -68,8 +68,8 @@ impl Publisher {
 
     async fn publish_changed(&self) -> Result<(), BrokeOff> {
         let version = self.last.borrow().version;
-        let tells_early = self.tells_early();
-        let current = move |sql: &mut Sql| Self::catalogue(sql, version, tells_early);
+        let (site, tells_early) = (self.io.site, self.tells_early());
+        let current = move |sql: &mut Sql| Self::catalogue(sql, site, version, tells_early);
         let current = self.io.sql(current).await?;
         let is_same = version > 0 && *self.last.borrow() == current;
         if is_same {

@@ -8,7 +8,8 @@
 use weir_base::id::UserId;
 use weir_sale::ledger::{OrderEntry, WipeReply};
 use weir_sale::sale::Sale;
-use weir_sale::shard::{home_shard, spread_stock};
+use weir_sale::shard::spread_stock;
+use weir_sale::site::{fence_of, index_of};
 
 use super::io::Io;
 use super::ledger::{Ledger, UserList};
@@ -48,12 +49,8 @@ impl Rebuilder {
             self.add_users(sale, Some(&started)).await?;
         }
         // Counted before the orders are read: Redis may receive later changes once the shard is in use.
-        let count = sale.shards;
-        let marks = move |sql: &mut Sql| {
-            (0..count)
-                .map(|shard| sql.order_changes_of(shard))
-                .collect()
-        };
+        let count = sale.shard_numbers();
+        let marks = move |sql: &mut Sql| count.map(|shard| sql.order_changes_of(shard)).collect();
         let marks: Vec<u64> = self.io.sql(marks).await?;
         let mut rebuilt = vec![];
         for shard in started {
@@ -71,7 +68,7 @@ impl Rebuilder {
             if is_on && self.ledger.warm(shard, 0, Some(&token)).await? {
                 let audit = self.ledger.audit(shard).await?;
                 self.ledger
-                    .raise_mark(shard, marks[shard as usize], &audit)
+                    .raise_mark(shard, marks[index_of(shard) as usize], &audit)
                     .await?;
                 rebuilt.push(shard);
             }
@@ -101,7 +98,7 @@ impl Rebuilder {
         let (blocked, reserved) = self.io.sql(lists).await?;
         for (list, users) in [(UserList::Blocked, blocked), (UserList::Reserved, reserved)] {
             let is_wanted = |user: &UserId| {
-                let home = home_shard(user, sale.shards);
+                let home = sale.home_shard(user);
                 shards.is_none_or(|shards| shards.contains(&home))
             };
             let users = users.into_iter().filter(is_wanted).collect();
@@ -124,9 +121,12 @@ impl Warmer {
     /// Distributes the sale's remaining units over its shards and publishes them to gateways, unless that was done
     /// before.
     pub(super) async fn warm(&self) -> Result<(), BrokeOff> {
-        let existing = self.io.sql(|sql| (sql.totals(), sql.sale.clone())).await?;
-        let (totals, sale) = existing;
-        if totals.warmed_at_ms.is_some() {
+        let site = self.io.site;
+        let existing = move |sql: &mut Sql| (sql.totals(), sql.sale_at(site), sql.heir());
+        let (totals, sale, heir) = self.io.sql(existing).await?;
+        let fence = fence_of(sale.first_shard);
+        // The other sites get units from this one.
+        if totals.warmed_at_ms.is_some() || fence != heir {
             return Ok(());
         }
         let lists_late = self.rebuilder.io.makes(Mutation::ListsAfterStock);
@@ -138,10 +138,10 @@ impl Warmer {
         }
         self.rebuilder.add_users(&sale, None).await?;
         let now_ms = self.io.now_ms();
-        let mark = move |sql: &mut Sql| {
-            sql.warmed_at_ms.get_or_insert(now_ms);
-        };
-        self.io.sql(mark).await?;
+        let mark = move |sql: &mut Sql| sql.mark_warm(fence, now_ms);
+        if !self.io.sql(mark).await? {
+            return Err(BrokeOff);
+        }
         self.publisher.publish().await
     }
 
@@ -150,7 +150,10 @@ impl Warmer {
         if totals.warmed_at_ms.is_some() && started {
             return Err(BrokeOff);
         }
-        for (shard, units) in (0..).zip(spread_stock(totals.remaining, sale.shards)) {
+        for (shard, units) in sale
+            .shard_numbers()
+            .zip(spread_stock(totals.remaining, sale.shards))
+        {
             self.ledger.warm(shard, units, None).await?;
             let audit = self.ledger.audit(shard).await?;
             let is_untouched = audit.stock == i64::try_from(units).ok();

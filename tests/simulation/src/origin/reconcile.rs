@@ -10,6 +10,7 @@ use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::mark::{changes_lost, is_behind};
 use weir_sale::repair::{Terms, repairs, total_in_redis};
 use weir_sale::sale::Sale;
+use weir_sale::site::fence_of;
 
 use super::io::{Io, RedisError, SqlError};
 use super::ledger::Ledger;
@@ -95,11 +96,11 @@ impl StockBalance {
         Some(terms.drift())
     }
 
-    fn shards_with_other_orders(&self) -> Vec<u32> {
+    fn shards_with_other_orders(&self, first: u32) -> Vec<u32> {
         if !self.is_exact || !self.is_followed {
             return vec![];
         }
-        let shards = (0..).zip(self.shards.iter().zip(&self.sums));
+        let shards = (first..).zip(self.shards.iter().zip(&self.sums));
         let differs = |(observed, sums): &(&Audit, &(u64, u64, u64))| {
             observed.open == 0 && (observed.bought, observed.deferred, observed.checksum) != **sums
         };
@@ -110,28 +111,31 @@ impl StockBalance {
 
 impl Reconciler {
     pub(super) async fn round(&mut self) -> Result<(), BrokeOff> {
+        let site = self.io.site;
         let existing = self
             .io
-            .sql(|sql| {
+            .sql(move |sql| {
                 let paused = (sql.is_paused, sql.pauses);
                 let versions = [sql.version, sql.order_changes()];
-                (sql.warmed_at_ms, sql.sale.clone(), versions, paused)
+                let warmed_at_ms = sql.warmed_at_ms.filter(|_| sql.is_open_at(site));
+                (warmed_at_ms, sql.sale_at(site), versions, paused)
             })
             .await?;
         let (Some(_), sale, versions, (is_paused, pauses)) = existing else {
             return Ok(());
         };
-        let mut shards = self.ledger.audits(sale.shards).await?;
-        let cold = (0..)
+        let first = sale.first_shard;
+        let mut shards = self.ledger.audits(&sale).await?;
+        let cold = (first..)
             .zip(&shards)
             .filter(|(_, observed)| observed.stock.is_none());
         let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
         if !cold.is_empty() && !is_paused {
             self.publisher.publish().await?;
             self.rebuilder.rebuild(&sale, &cold).await?;
-            shards = self.ledger.audits(sale.shards).await?;
+            shards = self.ledger.audits(&sale).await?;
         }
-        for (shard, observed) in (0..).zip(&shards) {
+        for (shard, observed) in (first..).zip(&shards) {
             if observed.open > 0 || observed.deadlines > 0 {
                 self.end_overdue(&sale, shard).await?;
             }
@@ -146,7 +150,7 @@ impl Reconciler {
         if is_paused {
             return Ok(());
         }
-        self.pay_debts(&shards).await?;
+        self.pay_debts(first, &shards).await?;
         self.check_books(&sale, shards, (versions, pauses)).await
     }
 
@@ -184,10 +188,10 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn pay_debts(&self, shards: &[Audit]) -> Result<(), RedisError> {
+    async fn pay_debts(&self, first: u32, shards: &[Audit]) -> Result<(), RedisError> {
         let stock = |audit: &Audit| audit.stock.unwrap_or(0);
-        for (shard, audit) in (0..).zip(shards).filter(|(_, audit)| stock(audit) < 0) {
-            let richest = (0..).zip(shards).max_by_key(|(_, audit)| stock(audit));
+        for (shard, audit) in (first..).zip(shards).filter(|(_, audit)| stock(audit) < 0) {
+            let richest = (first..).zip(shards).max_by_key(|(_, audit)| stock(audit));
             let Some((from, _)) = richest.filter(|(_, audit)| stock(audit) > 0) else {
                 return Ok(());
             };
@@ -219,7 +223,7 @@ impl Reconciler {
             return self.lost_orders.pause(pauses).await;
         }
         let drift = stock_balance.drift();
-        let mut other_orders = stock_balance.shards_with_other_orders();
+        let mut other_orders = stock_balance.shards_with_other_orders(sale.first_shard);
         if self.io.makes(Mutation::OrdersNotVerified) {
             other_orders.clear();
         }
@@ -227,7 +231,7 @@ impl Reconciler {
             && drift != 0
             && before.drift == Some(drift)
         {
-            self.repair(&stock_balance, drift).await?;
+            self.repair(sale, &stock_balance, drift).await?;
         }
         for &shard in &other_orders {
             let is_known = |last: &LastRound| last.other_orders.contains(&shard);
@@ -235,7 +239,7 @@ impl Reconciler {
                 return self.lost_orders.pause(pauses).await;
             }
         }
-        self.raise_marks(&stock_balance, drift, &other_orders)
+        self.raise_marks(sale, &stock_balance, drift, &other_orders)
             .await?;
         self.last = Some(LastRound {
             shards: stock_balance.shards,
@@ -249,6 +253,7 @@ impl Reconciler {
 
     async fn raise_marks(
         &self,
+        sale: &Sale,
         stock_balance: &StockBalance,
         drift: Option<i64>,
         other_orders: &[u32],
@@ -258,7 +263,7 @@ impl Reconciler {
             return Ok(());
         }
         for (shard, (observed, &mark)) in
-            (0..).zip(stock_balance.shards.iter().zip(&stock_balance.changes))
+            (sale.first_shard..).zip(stock_balance.shards.iter().zip(&stock_balance.changes))
         {
             if is_early || is_behind(observed, mark) {
                 self.ledger.raise_mark(shard, mark, observed).await?;
@@ -269,31 +274,34 @@ impl Reconciler {
 
     /// See `origin/sales/src/stock_balance.rs`.
     async fn stock_balance(&self, sale: &Sale) -> Result<StockBalance, BrokeOff> {
-        let mut before = self.ledger.audits(sale.shards).await?;
+        let mut before = self.ledger.audits(sale).await?;
         let mut reading = 1;
         loop {
             let open = self.open_claims(sale, &before).await?;
             let knows_claims = open.is_some();
             let open = open.unwrap_or_default();
-            let count = sale.shards;
+            let (numbers, site) = (sale.shard_numbers(), self.io.site);
+            let fence = fence_of(sale.first_shard);
             let minds_other_sales = self.io.makes(Mutation::OtherSaleWaitedFor);
             let balance = move |sql: &mut Sql| {
                 let of_shard = |shard| (sql.sums_of(shard), sql.order_changes_of(shard));
-                let (sums, changes) = (0..count).map(of_shard).unzip();
+                let (sums, changes) = numbers.map(of_shard).unzip();
                 let elsewhere = sql.unfollowed_elsewhere().filter(|_| minds_other_sales);
-                let is_followed = sql.unfollowed().is_empty() && elsewhere.is_none();
-                let change = sql.open_change().map(|open| open.counted());
-                let totals = (sql.totals(), change);
+                let is_followed = sql.unfollowed_at(site).is_empty() && elsewhere.is_none();
+                let change = sql.open_change_at(fence).map(|open| open.counted());
+                let units = (sql.allotment_begun(fence), sql.ordered_at(fence));
+                let totals = (units, change);
                 (totals, sql.held_units(&open), is_followed, (sums, changes))
             };
-            let ((totals, change), held, is_followed, sums) = self.io.sql(balance).await?;
+            let (totals, held, is_followed, sums) = self.io.sql(balance).await?;
+            let ((total, ordered), change) = totals;
             let (sums, changes): (Vec<_>, Vec<u64>) = sums;
             let changes_lost = changes_lost(&before, changes.iter().sum());
-            let shards = self.ledger.audits(sale.shards).await?;
+            let shards = self.ledger.audits(sale).await?;
             let is_exact = shards == before && knows_claims;
             if is_exact || reading == READINGS_MAX {
-                let ordered = totals.total - totals.remaining;
-                let total = total_in_redis(totals.total, change, &shards);
+                let ordered = u64::try_from(ordered).unwrap_or(0);
+                let total = total_in_redis(total, change, &shards);
                 let mut terms = Terms::new(&shards, ordered, total);
                 if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
                     terms.held = held;
@@ -319,7 +327,8 @@ impl Reconciler {
         shards: &[Audit],
     ) -> Result<Option<Vec<Ticket>>, RedisError> {
         let mut open = Vec::new();
-        for (shard, _) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
+        let numbered = sale.shard_numbers().zip(shards);
+        for (shard, _) in numbered.filter(|(_, observed)| observed.open > 0) {
             for claim in self.ledger.open_claims(shard).await? {
                 open.push(claim.into_ticket(&sale.id, shard));
             }
@@ -328,9 +337,15 @@ impl Reconciler {
         Ok((open.len() as u64 == count).then_some(open))
     }
 
-    async fn repair(&self, stock_balance: &StockBalance, drift: i64) -> Result<(), RedisError> {
-        for (shard, units) in repairs(&stock_balance.shards, drift) {
-            let observed = &stock_balance.shards[shard as usize];
+    async fn repair(
+        &self,
+        sale: &Sale,
+        stock_balance: &StockBalance,
+        drift: i64,
+    ) -> Result<(), RedisError> {
+        for (index, units) in repairs(&stock_balance.shards, drift) {
+            let observed = &stock_balance.shards[index as usize];
+            let shard = sale.first_shard + index;
             if self.ledger.restock(shard, units, observed).await? {
                 self.io.bus.borrow_mut().units_repaired += units.unsigned_abs();
             }

@@ -17,6 +17,7 @@ use weir_edge::shard::command::prefix_of;
 use weir_edge::shard::{ShardCommand, reply};
 use weir_sale::ledger::{Audit, EvictedKey, ReleaseKind, ShardLedger};
 use weir_sale::redis::catalogue;
+use weir_sale::site::{fence_of, first_shard, index_of};
 use weir_scripts::Script;
 use weir_scripts::keys::DEFAULT_PREFIX;
 
@@ -57,12 +58,17 @@ pub(crate) struct Redis {
     pub(crate) is_up: bool,
     /// The time of its clock.
     now_us: u64,
+    /// The error of its clock.
+    pub(crate) clock_off_us: i64,
+    /// The number of shards of each fence.
+    shards_each: u32,
 }
 
 /// The data that a loss may remove.
 #[derive(Clone, Debug, Default)]
 struct State {
     catalogue: Option<Rc<[u8]>>,
+    /// The shards of all fences: see [`Redis::slot`].
     shards: Vec<Rc<Shard>>,
 }
 
@@ -125,10 +131,16 @@ pub(crate) enum RebuildStep {
 }
 
 impl Redis {
-    pub(crate) fn new(shards: u32, keeps_history: bool, mutation: Option<Mutation>) -> Self {
+    /// A server with room for `shards` shards under each of `fences` fences.
+    pub(crate) fn new(
+        shards: u32,
+        fences: u32,
+        keeps_history: bool,
+        mutation: Option<Mutation>,
+    ) -> Self {
         let state = State {
             catalogue: None,
-            shards: vec![Rc::default(); shards as usize],
+            shards: vec![Rc::default(); (shards * fences) as usize],
         };
         Self {
             history: VecDeque::from([(0, state.clone())]),
@@ -140,12 +152,19 @@ impl Redis {
             rebuilds: Vec::new(),
             is_up: true,
             now_us: START_MS * 1_000,
+            clock_off_us: 0,
+            shards_each: shards,
         }
+    }
+
+    /// The position of a shard in `State::shards`.
+    fn slot(&self, shard: u32) -> usize {
+        (fence_of(shard) * self.shards_each + index_of(shard)) as usize
     }
 
     /// Runs at most `most` of the commands in `bytes`; appends their replies to `replies`.
     pub(crate) fn run(&mut self, bytes: &[u8], most: u64, now_us: u64, replies: &mut Vec<u8>) {
-        self.now_us = START_MS * 1_000 + now_us;
+        self.now_us = (START_MS * 1_000 + now_us).saturating_add_signed(self.clock_off_us);
         let mut rest = bytes;
         let mut count = 0;
         while count < most && !rest.is_empty() {
@@ -181,7 +200,7 @@ impl Redis {
         let command = command.expect("parties send commands of shards");
         let shard = match command {
             ShardCommand::Time => 0,
-            _ => shard_of(key),
+            _ => self.slot(shard_of(key)),
         };
         let (now_us, there) = (self.now_us, &self.state.shards[shard]);
         match (&command, there.epoch(self.mutation)) {
@@ -200,16 +219,18 @@ impl Redis {
         shard
     }
 
-    /// The audits of all shards, in order.
-    pub(crate) fn audits(&self) -> Vec<Audit> {
-        let shards = self.state.shards.iter();
+    /// The audits of all shards of a fence, in order.
+    pub(crate) fn audits_at(&self, fence: u32) -> Vec<Audit> {
+        let first = self.slot(first_shard(fence));
+        let shards = self.state.shards[first..].iter();
+        let shards = shards.take(self.shards_each as usize);
         shards.map(|shard| shard.ledger.audit()).collect()
     }
 
     /// Whether a shard has an order. A user with an open claim is assumed to have it.
     pub(crate) fn has_order(&self, order: &Order) -> bool {
         let (shard, generation) = order.name;
-        let ledger = &self.state.shards[shard as usize].ledger;
+        let ledger = &self.state.shards[self.slot(shard)].ledger;
         let existing = ledger.orders_of(&order.user);
         existing.is_none_or(|orders| {
             orders
@@ -218,7 +239,7 @@ impl Redis {
         })
     }
 
-    /// The epoch and stock of each shard as gateways observe them.
+    /// The epoch and stock of each shard as gateways observe them, by slot.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = (i64, i64)> {
         let shards = self.state.shards.iter();
         shards.map(|shard| {
@@ -240,7 +261,8 @@ impl Redis {
         while let Ok((value, used)) = decode(rest) {
             rest = &rest[used..];
             for (shard, user) in scripts::claimants(&words(value)) {
-                let ledger = &mut self.shard(shard).ledger;
+                let slot = self.slot(shard);
+                let ledger = &mut self.shard(slot).ledger;
                 let mut open = ledger.open().into_iter();
                 if let Some(claim) = open.find(|claim| claim.user == user) {
                     ledger.release(&user, claim.held.generation, ReleaseKind::Decided);
@@ -253,7 +275,8 @@ impl Redis {
 
     /// One key of a shard is evicted.
     pub(crate) fn evict(&mut self, shard: u32, key: EvictedKey) {
-        self.shard(shard as usize).ledger.evict(key);
+        let slot = self.slot(shard);
+        self.shard(slot).ledger.evict(key);
     }
 
     /// Restores the state of `back_us` ago; an empty one if `None`. Scripts are lost in any case.
@@ -266,7 +289,7 @@ impl Redis {
 
     /// Restores one shard's state of `back_us` ago; an empty one if `None`.
     pub(crate) fn lose_shard(&mut self, shard: u32, back_us: Option<u64>, now_us: u64) {
-        let shard = shard as usize;
+        let shard = self.slot(shard);
         if let Some(state) = self.earlier(back_us, now_us) {
             self.state.shards[shard] = state.shards[shard].clone();
         }
@@ -314,7 +337,7 @@ fn is_of_other_sale(key: &[u8]) -> bool {
 }
 
 /// The shard number in a key: between the colon and the closing brace of its hash tag.
-fn shard_of(key: &[u8]) -> usize {
+fn shard_of(key: &[u8]) -> u32 {
     let key = std::str::from_utf8(key).expect("keys are text");
     let tag = key.split(['{', '}']).nth(1).expect("keys have a hash tag");
     let shard = tag.rsplit(':').next().expect("the tag ends with the shard");

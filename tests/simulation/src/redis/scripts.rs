@@ -55,11 +55,12 @@ impl Redis {
     fn claim(&mut self, keys: &[Vec<u8>], groups: Vec<Group>) -> Value {
         let mut replies = Vec::new();
         for (shard, group) in by_shard(keys, groups) {
+            let slot = self.slot(shard);
             for (user, attempt) in group.users {
-                let reply = self.claim_one(shard, &user, attempt, group.terms);
+                let reply = self.claim_one(slot, &user, attempt, group.terms);
                 if let ClaimReply::Granted(held) = reply {
                     self.granted.push(GrantedClaim {
-                        shard: shard as u32,
+                        shard,
                         generation: held.generation,
                         user,
                     });
@@ -113,7 +114,7 @@ impl Redis {
 
     fn probe(&self, keys: &[Vec<u8>]) -> Value {
         let one = |keys: &[Vec<u8>]| {
-            let shard = &self.state.shards[shard_of(&keys[0])];
+            let shard = &self.state.shards[self.slot(shard_of(&keys[0]))];
             let mut observed = shard.ledger.probe();
             observed.epoch = shard.epoch(self.mutation);
             reply::probe(&observed)
@@ -122,10 +123,11 @@ impl Redis {
     }
 
     /// Runs any other script, which concerns one shard.
-    fn run_on(&mut self, number: usize, mut command: ShardCommand) -> Value {
+    fn run_on(&mut self, number: u32, mut command: ShardCommand) -> Value {
         let (mutation, now_us) = (self.mutation, self.now_us);
         mutate(&mut command, mutation);
-        let shard = self.shard(number);
+        let slot = self.slot(number);
+        let shard = self.shard(slot);
         let epoch = shard.epoch(mutation);
         let ledger = &mut shard.ledger;
         match &mut command {
@@ -172,10 +174,10 @@ impl Redis {
         let reply = reply.unwrap_or_else(|| command.write(ledger, now_us));
         match command {
             ShardCommand::Warm { token: Some(_), .. } if reply == integer(1) => {
-                self.rebuilds.push(RebuildStep::Ended(number as u32));
+                self.rebuilds.push(RebuildStep::Ended(number));
             }
             ShardCommand::Wipe { .. } if reply == integer(1) => {
-                self.rebuilds.push(RebuildStep::Wiped(number as u32));
+                self.rebuilds.push(RebuildStep::Wiped(number));
             }
             _ => {}
         }
@@ -207,13 +209,13 @@ fn mutate(command: &mut ShardCommand, mutation: Option<Mutation>) {
 }
 
 /// The groups of a claim, each with its shard.
-fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (usize, Group)> {
+fn by_shard(keys: &[Vec<u8>], groups: Vec<Group>) -> impl Iterator<Item = (u32, Group)> {
     let shards = keys.chunks(KEYS_PER_CLAIM_GROUP);
     shards.map(|keys| shard_of(&keys[0])).zip(groups)
 }
 
 /// The users in a claim command, each with the home shard.
-pub(super) fn claimants(words: &CommandArgs) -> Vec<(usize, UserId)> {
+pub(super) fn claimants(words: &CommandArgs) -> Vec<(u32, UserId)> {
     let Some(name @ "claim") = name_of(words) else {
         return vec![];
     };

@@ -14,12 +14,14 @@ use weir_sale::ledger::{Deduction, OrderEntry, checksum_of};
 use weir_sale::mark::changes;
 use weir_sale::sale::{Band, Sale};
 use weir_sale::shard::home_shard;
+use weir_sale::site::{fence_of, index_of};
 
 use crate::attempt::Attempt;
 use crate::mutation::Mutation;
 use crate::plan::PayMode;
 
 pub(crate) mod changes;
+pub(crate) mod sites;
 
 /// A claim's ID within its sale: shard and generation. An order has the ID of its claim.
 pub(crate) type ClaimName = (u32, u64);
@@ -131,6 +133,14 @@ pub(crate) struct Sql {
     pub(crate) ended: Vec<Ticket>,
     /// Changes of the stock, oldest first.
     changes: Vec<changes::Change>,
+    /// All fences, oldest first.
+    fences: Vec<sites::Fence>,
+    /// Operators' steps since the last check.
+    pub(crate) site_steps: Vec<sites::SiteStep>,
+    /// Claims that a closed fence has refused since the last check.
+    pub(crate) fenced: Vec<ClaimName>,
+    pub(crate) units_inherited: u64,
+    pub(crate) units_transferred: u64,
     /// Whether a withdrawal counted fewer units than Redis had taken, because some were sold: Redis gets these back.
     pub(crate) has_kept_units: bool,
     /// Orders created or changed since the last check.
@@ -142,7 +152,6 @@ pub(crate) struct Sql {
 /// The totals of a sale at one instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
-    pub(crate) total: u64,
     pub(crate) remaining: u64,
     pub(crate) has_outcomes: bool,
     pub(crate) warmed_at_ms: Option<u64>,
@@ -153,6 +162,7 @@ impl Sql {
         sale: Sale,
         total: u64,
         payment: PayMode,
+        sites: u32,
         mutation: Option<Mutation>,
     ) -> Self {
         Self {
@@ -177,6 +187,11 @@ impl Sql {
             mutation,
             ended: Vec::new(),
             changes: Vec::new(),
+            fences: Self::first_fences(sites),
+            site_steps: Vec::new(),
+            fenced: Vec::new(),
+            units_inherited: 0,
+            units_transferred: 0,
             has_kept_units: false,
             changed: Vec::new(),
             attempted: Vec::new(),
@@ -246,6 +261,10 @@ impl Sql {
             if !ignores {
                 return placed_outcome;
             }
+        }
+        if self.is_closed(ticket.shard) && self.mutation != Some(Mutation::FenceNotChecked) {
+            self.fenced.push((ticket.shard, ticket.generation));
+            return PlaceOutcome::Released { is_void: true };
         }
         if self.is_barred(&ticket.user) {
             return PlaceOutcome::Short(Shortage::Barred);
@@ -345,7 +364,9 @@ impl Sql {
             if !self.take_stock(order.units) {
                 return PayOutcome::Refused;
             }
-            self.unfollowed.insert(name);
+            if !self.is_closed(name.0) {
+                self.unfollowed.insert(name);
+            }
         }
         let paid = Order {
             status: Status::Paid,
@@ -416,7 +437,7 @@ impl Sql {
             self.remaining += i64::from(order.units);
         }
         *self.buyers.entry(order.user.clone()).or_default() -= order.units;
-        if self.mutation != Some(Mutation::EndNotNoted) {
+        if self.mutation != Some(Mutation::EndNotNoted) && !self.is_closed(name.0) {
             self.unfollowed.insert(name);
         }
         order
@@ -437,7 +458,15 @@ impl Sql {
         true
     }
 
-    /// The orders that Redis may not have followed.
+    /// The orders on shards of a site that Redis may not have followed.
+    pub(crate) fn unfollowed_at(&self, site: usize) -> Vec<Order> {
+        let fence = self.fence_at(site).fence;
+        let orders = self.unfollowed.iter();
+        let orders = orders.filter(|name| fence_of(name.0) == fence);
+        orders.map(|name| self.orders[name].clone()).collect()
+    }
+
+    /// All orders that Redis may not have followed.
     pub(crate) fn unfollowed(&self) -> Vec<Order> {
         let orders = self.unfollowed.iter();
         orders.map(|name| self.orders[name].clone()).collect()
@@ -532,7 +561,6 @@ impl Sql {
 
     pub(crate) fn totals(&self) -> Totals {
         Totals {
-            total: self.total,
             remaining: u64::try_from(self.remaining).unwrap_or(0),
             has_outcomes: !self.outcomes.is_empty(),
             warmed_at_ms: self.warmed_at_ms,
@@ -603,6 +631,6 @@ impl Sql {
 
     /// Whether the order's claim was on its user's home shard.
     pub(crate) fn is_at_home(&self, order: &Order) -> bool {
-        home_shard(&order.user, self.sale.shards) == order.name.0
+        home_shard(&order.user, self.sale.shards) == index_of(order.name.0)
     }
 }

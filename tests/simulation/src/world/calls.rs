@@ -17,10 +17,13 @@ use crate::host::WorkerLife;
 use crate::mutation::Mutation;
 use crate::network::Link;
 use crate::origin::io::{Done, OpId, TaskId, TaskOperation, Transaction, Work};
-use crate::plan::{self, RedisFate, SqlFate};
+use crate::plan::{self, Cut, RedisFate, SqlFate};
 
 /// An origin's timeout for Redis.
 const ORIGIN_CALL_LIMIT_US: u64 = 1_000_000;
+
+/// An origin's timeout for SQL.
+const SQL_LIMIT_US: u64 = 1_000_000;
 
 impl World {
     // --- Redis
@@ -93,20 +96,36 @@ impl World {
 
     pub(super) fn redis_arrives(&mut self, call: RedisCall) {
         let now_us = self.now_us();
-        let link = match call.caller {
-            Caller::Gateway(place, _) => Link::Gateway(place.gateway * 8 + place.worker),
-            Caller::Task(task, _) => Link::Origin(task as usize),
+        let (link, site, cut) = match call.caller {
+            Caller::Gateway(place, _) => {
+                let cut = Cut::GatewayAndRedis(place.gateway as u32);
+                let link = Link::Gateway(place.gateway * 8 + place.worker);
+                (link, self.site_of(place.gateway), cut)
+            }
+            Caller::Task(task, _) => {
+                let origin = self.origin_of_task(task);
+                let cut = Cut::OriginAndRedis(origin as u32);
+                (Link::Origin(task as usize), self.site_of(origin), cut)
+            }
         };
+        // The caller's timeout ends the call.
+        if self.is_cut(cut, false) {
+            return;
+        }
         let delay_us = self.network.borrow_mut().delay_us(link);
-        if !self.redis.is_up {
+        if !self.redis[site].is_up {
             let definite = DefiniteFailure::Refused("no healthy upstream".into());
             return self.reply(call.caller, delay_us, Err(definite.into()));
         }
         let mut replies = Vec::new();
-        self.redis.run(&call.bytes, call.most, now_us, &mut replies);
+        self.redis[site].run(&call.bytes, call.most, now_us, &mut replies);
         self.trace.mix_bytes(&call.bytes);
         self.trace.mix_bytes(&replies);
-        self.witness.after_redis(&mut self.redis, &self.sql, now_us);
+        self.witness
+            .after_redis(&mut self.redis[site], site, &self.sql, now_us);
+        if self.is_cut(cut, true) {
+            return;
+        }
         let is_cut = call.most < u64::MAX && (call.most as usize) < commands_in(&call.bytes);
         if is_cut {
             self.reply(call.caller, delay_us, Err(UnknownFailure::Lost.into()));
@@ -136,7 +155,8 @@ impl World {
             && matches!(reply, Err(weir_engine::redis::Failure::Unknown(_)))
             && let Some(commands) = self.worker(place).and_then(|worker| worker.call(batch))
         {
-            self.redis.give_back_claims(&commands);
+            let site = self.site_of(place.gateway);
+            self.redis[site].give_back_claims(&commands);
         }
         self.at_worker(place, |worker, now_ms, network| {
             worker.hear(batch, reply, now_ms, network)
@@ -145,9 +165,15 @@ impl World {
 
     // --- tasks of origins
 
+    /// The origin of a task. A task that has died may still have calls in flight.
+    fn origin_of_task(&self, task: TaskId) -> usize {
+        self.origins_of_tasks[task as usize]
+    }
+
     pub(super) fn start_task(&mut self, origin: usize, work: Work) {
         let task = self.next_task;
         self.next_task += 1;
+        self.origins_of_tasks.push(origin);
         self.tasks.insert(task, Task { origin, work });
         self.step_task(task);
     }
@@ -233,12 +259,19 @@ impl World {
         fate: Option<SqlFate>,
     ) {
         let now_us = self.now_us();
-        if fate != Some(SqlFate::Fail) {
+        let cut = Cut::OriginAndSql(self.origin_of_task(task) as u32);
+        let is_lost = self.is_cut(cut, false);
+        if fate != Some(SqlFate::Fail) && !is_lost {
             transaction(&mut self.sql);
             self.witness.after_sql(&mut self.sql, now_us);
             if self.plan.restores_lost_orders().is_some() {
                 self.sql_copies.push((now_us, self.sql.clone()));
             }
+        }
+        if is_lost || self.is_cut(cut, true) {
+            let done = Done::Failed;
+            let hears = ScheduledEvent::TaskHears { task, op, done };
+            return self.queue.after(SQL_LIMIT_US, hears);
         }
         let done = match fate {
             Some(SqlFate::Fail | SqlFate::LoseReply) => Done::Failed,

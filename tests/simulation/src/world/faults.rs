@@ -7,11 +7,14 @@
 
 use std::rc::Rc;
 
+use weir_sale::site::first_shard;
+
 use super::{ScheduledEvent, World, workers};
 use crate::client;
 use crate::origin::io::Work;
-use crate::plan::Fault;
+use crate::plan::{Fault, SiteChange};
 use crate::queue::START_MS;
+use crate::sql::Sql;
 
 impl World {
     pub(super) fn fault_begins(&mut self, n: usize) {
@@ -30,16 +33,34 @@ impl World {
                 gateway.pauses += 1;
             }
             Fault::KillOrigin { origin, for_ms } => self.kill_origin(origin as usize, for_ms),
-            Fault::RestartRedis { back_ms, for_ms } => self.restart_redis(back_ms, for_ms),
+            Fault::RestartRedis { back_ms, for_ms } => {
+                let (site, _) = self.struck(n, 0);
+                self.restart_redis(site, back_ms, for_ms);
+            }
+            Fault::CutOff {
+                between,
+                is_one_way,
+                for_ms,
+            } => self
+                .cuts
+                .push((between, is_one_way, now_us + for_ms * 1_000)),
+            Fault::LoseSite {
+                site,
+                keeps_data,
+                for_ms,
+            } => self.lose_site(site as usize, keeps_data, for_ms),
+            Fault::ChangeSite { site, step } => self.change_site(site as usize, step),
             Fault::LoseShard { shard, back_ms } => {
                 self.witness.before_loss();
                 let back_us = back_ms.map(|ms| ms * 1_000);
-                self.redis.lose_shard(shard, back_us, now_us);
+                let (site, shard) = self.struck(n, shard);
+                self.redis[site].lose_shard(shard, back_us, now_us);
             }
             Fault::FailOverSql { behind_ms, .. } => self.fail_over_sql(behind_ms * 1_000),
             Fault::Evict { shard, key } => {
+                let (site, shard) = self.struck(n, shard);
                 self.witness.before_eviction(shard);
-                self.redis.evict(shard, key);
+                self.redis[site].evict(shard, key);
             }
             Fault::SetGatewayClock { gateway, by_ms } => {
                 self.gateways[gateway as usize].clock_off_ms += by_ms;
@@ -73,16 +94,44 @@ impl World {
         }
     }
 
-    fn restart_redis(&mut self, back_ms: Option<u64>, for_ms: u64) {
+    /// The site whose Redis a fault strikes, and the number of its shard.
+    fn struck(&self, fault: usize, shard: u32) -> (usize, u32) {
+        let site = self.plan.faults[fault].at_ms as usize % self.sites();
+        (site, first_shard(self.sql.fence_at(site).fence) + shard)
+    }
+
+    fn lose_site(&mut self, site: usize, keeps_data: bool, for_ms: u64) {
+        for gateway in (site..self.gateways.len()).step_by(self.sites()) {
+            self.kill_gateway(gateway, for_ms);
+        }
+        for origin in (site..self.origins.len()).step_by(self.sites()) {
+            self.kill_origin(origin, for_ms);
+        }
+        self.restart_redis(site, keeps_data.then_some(0), for_ms);
+    }
+
+    /// An operator's command, which an origin of another site gets.
+    fn change_site(&mut self, site: usize, step: SiteChange) {
+        let step = match step {
+            SiteChange::Fail => Sql::fail_site,
+            SiteChange::Drain => Sql::drain_site,
+            SiteChange::Join => Sql::join_site,
+        };
+        let origin = (site + 1) % self.sites();
+        let work = self.origins[origin].origin.change_site(step, site);
+        self.operator_asks(origin, work);
+    }
+
+    fn restart_redis(&mut self, site: usize, back_ms: Option<u64>, for_ms: u64) {
         if back_ms != Some(0) {
             self.witness.before_loss();
         }
         let back_us = back_ms.map(|ms| ms * 1_000);
         let now_us = self.now_us();
-        self.redis.restart(back_us, now_us);
-        self.redis.is_up = false;
+        self.redis[site].restart(back_us, now_us);
+        self.redis[site].is_up = false;
         self.queue
-            .after(for_ms * 1_000, ScheduledEvent::RedisStarts);
+            .after(for_ms * 1_000, ScheduledEvent::RedisStarts { site });
     }
 
     /// Restores SQL's state of `behind_us` ago.

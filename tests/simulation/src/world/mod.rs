@@ -31,7 +31,7 @@ use crate::mutation::Mutation;
 use crate::network::Network;
 use crate::origin::io::{Bus, Done, OpId, Response, TaskId, Transaction, Work};
 use crate::origin::{ArrivedRequest, Origin};
-use crate::plan::{Plan, SALE_LASTS_MS, SALE_STARTS_AT_MS, SqlFate};
+use crate::plan::{Cut, Plan, SALE_LASTS_MS, SALE_STARTS_AT_MS, SqlFate};
 use crate::queue::{Queue, START_MS};
 use crate::random::Rng;
 use crate::redis::Redis;
@@ -44,6 +44,9 @@ use crate::{Options, USERS_AT_THE_END};
 mod calls;
 mod faults;
 mod streams;
+
+/// The maximum number of fences in one schedule.
+const FENCES_MAX: u32 = 10;
 
 /// The sale's name.
 pub(crate) const SALE: &str = "s";
@@ -149,7 +152,9 @@ enum ScheduledEvent {
     OriginStarts {
         origin: usize,
     },
-    RedisStarts,
+    RedisStarts {
+        site: usize,
+    },
 }
 
 /// An origin and the number of its life.
@@ -169,14 +174,21 @@ struct Task {
 pub(crate) struct World {
     queue: Queue<ScheduledEvent>,
     pub(crate) plan: Plan,
-    pub(crate) redis: Redis,
+    /// The Redis of each site.
+    pub(crate) redis: Vec<Redis>,
     pub(crate) sql: Sql,
+    /// Parties that do not reach each other: whether only replies are lost, and until when.
+    cuts: Vec<(Cut, bool, u64)>,
+    /// Whether clients come only to sites that sell.
+    pub(crate) avoids_closed_sites: bool,
     /// SQL's state after each transaction, with its time, if the plan includes a failover.
     sql_copies: Vec<(u64, Sql)>,
     gateways: Vec<Gateway<Engine>>,
     origins: Vec<OriginSlot>,
     tasks: BTreeMap<TaskId, Task>,
     next_task: TaskId,
+    /// The origin of every task there was.
+    origins_of_tasks: Vec<usize>,
     /// The operations that tasks wait for.
     waited_for: BTreeSet<OpId>,
     pub(crate) bus: Rc<RefCell<Bus>>,
@@ -199,7 +211,13 @@ impl World {
         let bus = Rc::new(RefCell::new(Bus::new(setting.origins)));
         let sale = SaleId::new(SALE).expect("it is a name");
         let origins = (0..setting.origins as usize).map(|origin| OriginSlot {
-            origin: Origin::new(&bus, origin, &keys, &sale, options.mutation),
+            origin: Origin::new(
+                &bus,
+                (origin, origin % setting.sites as usize, setting.sites),
+                &keys,
+                &sale,
+                options.mutation,
+            ),
             is_alive: false,
             clock_off_ms: 0,
         });
@@ -210,13 +228,16 @@ impl World {
         let gateways = gateways.collect();
         let mut world = Self {
             queue: Queue::new(),
-            redis: Redis::new(setting.shards, plan.loses_data(), options.mutation),
+            redis: redis(plan, options.mutation),
             sql: sql(plan, options.mutation),
+            cuts: vec![],
+            avoids_closed_sites: false,
             sql_copies: vec![],
             gateways,
             origins: origins.collect(),
             tasks: BTreeMap::new(),
             next_task: 0,
+            origins_of_tasks: vec![],
             waited_for: BTreeSet::new(),
             bus,
             network: Rc::new(RefCell::new(Network::new(plan.seed))),
@@ -343,8 +364,27 @@ impl World {
             ScheduledEvent::FaultBegins(n) => self.fault_begins(n),
             ScheduledEvent::GatewayStarts { gateway } => self.start_gateway(gateway),
             ScheduledEvent::OriginStarts { origin } => self.start_origin(origin),
-            ScheduledEvent::RedisStarts => self.redis.is_up = true,
+            ScheduledEvent::RedisStarts { site } => self.redis[site].is_up = true,
         }
+    }
+
+    // --- sites
+
+    pub(crate) fn sites(&self) -> usize {
+        self.redis.len()
+    }
+
+    /// The site of a gateway or an origin.
+    pub(crate) fn site_of(&self, number: usize) -> usize {
+        number % self.redis.len()
+    }
+
+    /// Whether messages between two parties are lost now; replies, if `is_reply`.
+    fn is_cut(&self, between: Cut, is_reply: bool) -> bool {
+        let now_us = self.now_us();
+        self.cuts.iter().any(|&(cut, is_one_way, until_us)| {
+            cut == between && until_us > now_us && (is_reply || !is_one_way)
+        })
     }
 
     // --- clocks
@@ -489,6 +529,19 @@ fn workers(config: &CheckedConfig, count: u32, data: &Rc<LocalData>) -> Vec<Work
     (0..count).map(worker).collect()
 }
 
+/// The Redis of each site. A site may get a few fences.
+fn redis(plan: &Plan, mutation: Option<Mutation>) -> Vec<Redis> {
+    let setting = plan.setting;
+    let fences = if setting.sites > 1 { FENCES_MAX } else { 1 };
+    let keeps_history = plan.loses_data();
+    let new = |_| Redis::new(setting.shards, fences, keeps_history, mutation);
+    let mut servers: Vec<Redis> = (0..setting.sites).map(new).collect();
+    if let Some(last) = servers.last_mut() {
+        last.clock_off_us = setting.redis_ahead_ms * 1_000;
+    }
+    servers
+}
+
 /// The database of a plan: its sale, and reserved and blocked users.
 fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
     let setting = plan.setting;
@@ -497,6 +550,7 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         starts_at_ms: START_MS + SALE_STARTS_AT_MS,
         ends_at_ms: START_MS + SALE_LASTS_MS,
         shards: setting.shards,
+        first_shard: 0,
         user_cap: setting.user_cap,
         state: SaleState::Open,
         reservation: setting.is_reserved,
@@ -508,7 +562,13 @@ fn sql(plan: &Plan, mutation: Option<Mutation>) -> Sql {
         band: Band::High,
         paused: false,
     };
-    let mut sql = Sql::new(sale, setting.total, setting.payment, mutation);
+    let mut sql = Sql::new(
+        sale,
+        setting.total,
+        setting.payment,
+        setting.sites,
+        mutation,
+    );
     if setting.is_first_user_blocked {
         sql.blocked.insert(user(0));
     }
@@ -572,7 +632,7 @@ impl ScheduledEvent {
             Self::FaultBegins(n) => format!("fault {n}"),
             Self::GatewayStarts { gateway } => format!("gateway {gateway} starts"),
             Self::OriginStarts { origin } => format!("origin {origin} starts"),
-            Self::RedisStarts => "Redis starts".into(),
+            Self::RedisStarts { site } => format!("Redis {site} starts"),
         }
     }
 }

@@ -14,6 +14,7 @@ use weir_engine::event::PlainRequest;
 use weir_engine::{Answer, StreamId};
 use weir_sale::claim::Ticket;
 use weir_sale::shard::home_shard;
+use weir_sale::site::FenceState;
 
 use super::{Request, RequestKind, ScheduledEvent, World};
 use crate::client::ClientAnswer;
@@ -22,7 +23,7 @@ use crate::host::{RequestId, WorkerEffect, WorkerLife};
 use crate::network::Link;
 use crate::origin::ArrivedRequest;
 use crate::origin::io::Response;
-use crate::plan::OriginFate;
+use crate::plan::{Cut, OriginFate};
 use crate::queue::START_MS;
 
 impl World {
@@ -54,9 +55,16 @@ impl World {
     }
 
     fn pick_place(&mut self, client: usize) -> WorkerLife {
+        let avoids = |gateway: usize| {
+            let site = self.site_of(gateway);
+            let state = self.sql.fence_at(site).state;
+            self.avoids_closed_sites && state != FenceState::Live
+        };
+        let open = (0..self.gateways.len()).filter(|&gateway| !avoids(gateway));
+        let open: Vec<usize> = open.collect();
         let mut network = self.network.borrow_mut();
         let rng = network.rng(Link::Client(client));
-        let gateway = rng.below(self.gateways.len() as u64) as usize;
+        let gateway = open[rng.below(open.len() as u64) as usize];
         let worker = rng.below(self.plan.setting.workers.into()) as usize;
         WorkerLife {
             gateway,
@@ -231,11 +239,20 @@ impl World {
         for (_, value) in &headers {
             self.trace.mix_bytes(value.as_bytes());
         }
+        let Request {
+            kind,
+            client,
+            place,
+            ..
+        } = self.requests[&id];
+        let sites = self.sites();
+        let origins = (self.site_of(place.gateway)..self.origins.len()).step_by(sites);
+        let origins: Vec<usize> = origins.collect();
         let mut network = self.network.borrow_mut();
         let (fate, link) = (network.origin_fate(), Link::Client(id as usize));
-        let origin = network.rng(link).below(self.origins.len() as u64) as usize;
+        let chosen = network.rng(link).below(origins.len() as u64) as usize;
+        let origin = origins[chosen];
         let delay_us = network.delay_us(link);
-        let Request { kind, client, .. } = self.requests[&id];
         let attempt = self.clients[client].attempt(kind);
         if kind == RequestKind::Buy {
             let (user, now_us) = (&self.clients[client].user, self.queue.now_us());
@@ -271,7 +288,7 @@ impl World {
             }
             Some(OriginFate::Late { by_ms }) => arrives(delay_us + by_ms * 1_000, origin, request),
             Some(OriginFate::Double { after_us }) => {
-                let other = (origin + 1) % self.origins.len();
+                let other = origins[(chosen + 1) % origins.len()];
                 arrives(delay_us, origin, request.clone());
                 arrives(delay_us + after_us, other, request);
             }
@@ -288,6 +305,11 @@ impl World {
     // --- at the origin
 
     pub(super) fn origin_arrives(&mut self, origin: usize, request: ArrivedRequest) {
+        if let Some(place) = self.requests.get(&request.id).map(|request| request.place)
+            && self.is_cut(Cut::GatewayAndOrigins(place.gateway as u32), false)
+        {
+            return;
+        }
         if !self.origins[origin].is_alive {
             let response = Response {
                 status: 503,
@@ -308,6 +330,9 @@ impl World {
             return;
         }
         let (place, stream) = (request.place, request.stream);
+        if self.is_cut(Cut::GatewayAndOrigins(place.gateway as u32), true) {
+            return;
+        }
         let answer = ClientAnswer {
             status: response.status,
             word: response.word.into(),
