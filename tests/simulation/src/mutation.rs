@@ -131,6 +131,10 @@ pub enum Mutation {
     FenceReused,
     /// Draining a site closes its fence at once.
     DrainRefusesHolders,
+    /// SQL does not record which fence fills its shards before a sale is warm.
+    FillerNotRecorded,
+    /// The origin returns the units of cancelled orders to the shards of a closed fence.
+    ClosedFenceFollowed,
     /// A site's catalogue says that a sale is sold out if the site has no unit.
     SoldOutOfOneSite,
     /// Redis does not check whether a click ID was used before.
@@ -229,6 +233,8 @@ impl Mutation {
         Self::AllotmentNotMoved,
         Self::FenceReused,
         Self::DrainRefusesHolders,
+        Self::FillerNotRecorded,
+        Self::ClosedFenceFollowed,
         Self::SoldOutOfOneSite,
     ];
 

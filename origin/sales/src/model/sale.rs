@@ -290,7 +290,12 @@ impl NewSaleError {
             Self::Challenge | Self::Catalogue(CatalogueError::Challenge(_)) => "challenge",
             Self::Catalogue(CatalogueError::Shards(_)) => "shards",
             Self::Catalogue(CatalogueError::UserCap(_)) => "user_cap",
-            Self::Catalogue(CatalogueError::TooManySales(_) | CatalogueError::TooManyKeys(_)) => "",
+            Self::Catalogue(
+                CatalogueError::TooManySales(_)
+                | CatalogueError::TooManyKeys(_)
+                // The origin numbers the shards.
+                | CatalogueError::FirstShard(_),
+            ) => "",
         }
     }
 }

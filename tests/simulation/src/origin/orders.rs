@@ -197,13 +197,22 @@ impl Orders {
         let _ = recorded.await;
     }
 
-    /// Whether the order is on a shard of this site: another site's origin follows it there. With one site, no question.
+    /// Whether Redis here follows the order: its shard belongs to this site's fence, which is not closed. With one site,
+    /// no question.
+    ///
+    /// A unit that a closed fence gets back has moved to another fence in SQL. In Redis here, a buyer
+    /// would claim it, and SQL would refuse the claim. The order has changed in SQL before this reads the fence, so a fence that closes later has no unit of it:
+    /// a drain ends only after Redis has followed the change, and given the unit away.
     async fn is_here(&self, order: &Order) -> bool {
         let (site, shard) = (self.io.site, order.name.0);
         if self.io.sites == 1 {
             return true;
         }
-        let is_here = move |sql: &mut Sql| sql.fence_at(site).fence == fence_of(shard);
+        let follows_closed = self.io.makes(Mutation::ClosedFenceFollowed);
+        let is_here = move |sql: &mut Sql| {
+            let is_own = sql.fence_at(site).fence == fence_of(shard);
+            is_own && (follows_closed || !sql.is_closed(shard))
+        };
         self.io.sql(is_here).await.unwrap_or(false)
     }
 

@@ -122,11 +122,15 @@ impl Warmer {
     /// before.
     pub(super) async fn warm(&self) -> Result<(), BrokeOff> {
         let site = self.io.site;
-        let existing = move |sql: &mut Sql| (sql.totals(), sql.sale_at(site), sql.heir());
-        let (totals, sale, heir) = self.io.sql(existing).await?;
+        let existing = move |sql: &mut Sql| {
+            let sale = sql.sale_at(site);
+            let fills = sql.begin_warm(fence_of(sale.first_shard));
+            (sql.totals(), sale, fills)
+        };
+        let (totals, sale, fills) = self.io.sql(existing).await?;
         let fence = fence_of(sale.first_shard);
-        // The other sites get units from this one.
-        if totals.warmed_at_ms.is_some() || fence != heir {
+        // The other sites get units from the one that fills its shards.
+        if !fills {
             return Ok(());
         }
         let lists_late = self.rebuilder.io.makes(Mutation::ListsAfterStock);

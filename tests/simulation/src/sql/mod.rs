@@ -135,6 +135,8 @@ pub(crate) struct Sql {
     changes: Vec<changes::Change>,
     /// All fences, oldest first.
     fences: Vec<sites::Fence>,
+    /// The fence that fills its shards with all units of the sale.
+    filler: Option<u32>,
     /// Operators' steps since the last check.
     pub(crate) site_steps: Vec<sites::SiteStep>,
     /// Claims that a closed fence has refused since the last check.
@@ -188,6 +190,7 @@ impl Sql {
             ended: Vec::new(),
             changes: Vec::new(),
             fences: Self::first_fences(sites),
+            filler: None,
             site_steps: Vec::new(),
             fenced: Vec::new(),
             units_inherited: 0,

@@ -96,7 +96,7 @@ impl Sql {
     /// The allotment of a fence.
     pub(crate) fn allotment(&self, number: u32) -> i64 {
         match self.warmed_at_ms {
-            None if number == self.heir() => self.total as i64,
+            None if self.filler == Some(number) => self.total as i64,
             None => 0,
             Some(_) => {
                 let mut fences = self.fences.iter();
@@ -130,12 +130,34 @@ impl Sql {
         Some(self.fences.iter().map(|fence| fence.units).sum())
     }
 
-    /// The sale is warm: the fence that has filled its shards gets all units. `false` if that fence has been closed.
+    /// Records that a fence fills its shards with all units of the sale. `false` if another fence does that, or the sale
+    /// is warm.
+    ///
+    /// Without this record, two sites would both fill their shards if the heir changes in between.
+    pub(crate) fn begin_warm(&mut self, fence: u32) -> bool {
+        if self.warmed_at_ms.is_some() {
+            return false;
+        }
+        if self.mutation == Some(Mutation::FillerNotRecorded) {
+            self.filler = Some(self.heir());
+            return fence == self.heir();
+        }
+        let is_open = |number: &u32| self.state_of(*number) != Some(FenceState::Closed);
+        let filler = self.filler.filter(is_open).unwrap_or(self.heir());
+        if filler == fence {
+            self.filler = Some(fence);
+        }
+        filler == fence
+    }
+
+    /// The sale is warm: the fence that has filled its shards gets all units. `false` if another fence has to fill its
+    /// shards.
     pub(crate) fn mark_warm(&mut self, fence: u32, now_ms: u64) -> bool {
         if self.warmed_at_ms.is_some() {
             return true;
         }
-        if self.state_of(fence) == Some(FenceState::Closed) {
+        let is_filler = self.filler == Some(fence);
+        if !is_filler || self.state_of(fence) == Some(FenceState::Closed) {
             return false;
         }
         let total = self.total as i64;
