@@ -63,11 +63,10 @@ impl Changer {
         let Some(stored) = self.store.sale(sale).await? else {
             return Ok(ChangeBegun::Refused(ChangeRefusal::UnknownSale));
         };
-        let shards = stored.sale.shards;
         let units = requested.unsigned_abs();
         let shares = match requested > 0 {
-            true => spread_stock(units, shards),
-            false => withdrawal(&self.ledger.audits(sale, shards).await?, units),
+            true => spread_stock(units, stored.sale.shards),
+            false => withdrawal(&self.ledger.audits(&stored.sale).await?, units),
         };
         let store = &self.store;
         let started = store
@@ -80,13 +79,21 @@ impl Changer {
         Ok(started)
     }
 
-    /// Applies a change on each shard, and stores the outcome; `None` while a shard is cold.
+    /// Applies a change on each shard, and stores the outcome; `None` while a shard is cold, and if another site has to
+    /// apply it.
     ///
     /// # Errors
     /// When SQL or Redis does not answer. Call it again to continue.
     pub async fn finish(&self, open: &StoredChange) -> Result<Option<StoredChange>, Unavailable> {
+        let here = self.store.sites().here().await?;
+        if here.number != open.fence || !here.is_open() {
+            return Ok(None);
+        }
         let mut units = 0;
-        for (shard, &share) in (0..).zip(&open.shares).filter(|(_, share)| **share > 0) {
+        for (shard, &share) in (here.first_shard()..)
+            .zip(&open.shares)
+            .filter(|(_, share)| **share > 0)
+        {
             let share = i64::try_from(share).unwrap_or(i64::MAX);
             let part = StockChange {
                 number: open.number,

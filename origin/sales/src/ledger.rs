@@ -16,7 +16,7 @@ use weir_sale::redis::{
     recount, release, restock, restore, settle, settle_transfer, stock_change, warm, wipe,
 };
 use weir_sale::sale::Sale;
-use weir_sale::shard::{BUCKETS, bucket, home_shard};
+use weir_sale::shard::{BUCKETS, bucket};
 
 use super::store::OrderedAttempt;
 use super::verdicts::Verdicts;
@@ -129,7 +129,7 @@ impl Ledger {
     ) -> Result<(), CallError> {
         let mut sets: BTreeMap<Vec<u8>, Vec<&UserId>> = BTreeMap::new();
         for user in users {
-            let is_wanted = |shards: &[u32]| shards.contains(&home_shard(user, sale.shards));
+            let is_wanted = |shards: &[u32]| shards.contains(&sale.home_shard(user));
             if !shards.is_none_or(is_wanted) {
                 continue;
             }
@@ -245,7 +245,7 @@ impl Ledger {
     }
 
     fn user_set(&self, sale: &Sale, list: UserList, user: &UserId) -> Vec<u8> {
-        let keys = self.shard(&sale.id, home_shard(user, sale.shards));
+        let keys = self.shard(&sale.id, sale.home_shard(user));
         match list {
             UserList::Reserved => keys.reserved(bucket(user)),
             UserList::Blocked => keys.blocked(bucket(user)),
@@ -278,17 +278,17 @@ impl Ledger {
         Ok(audit::parse(&self.redis.run(&call).await?)?)
     }
 
-    /// Reads the balance terms of all shards of a sale, in order and concurrently.
-    pub async fn audits(&self, sale: &SaleId, shards: u32) -> Result<Vec<Audit>, CallError> {
+    /// Reads the balance terms of all shards of a sale here, in order and concurrently.
+    pub async fn audits(&self, sale: &Sale) -> Result<Vec<Audit>, CallError> {
         let mut tasks = JoinSet::new();
-        for shard in 0..shards {
-            let (ledger, sale) = (self.clone(), sale.clone());
-            tasks.spawn(async move { (shard, ledger.audit(&sale, shard).await) });
+        for (index, shard) in (0..sale.shards).zip(sale.shard_numbers()) {
+            let (ledger, id) = (self.clone(), sale.id.clone());
+            tasks.spawn(async move { (index, ledger.audit(&id, shard).await) });
         }
-        let mut audits = vec![Audit::default(); shards as usize];
+        let mut audits = vec![Audit::default(); sale.shards as usize];
         while let Some(joined) = tasks.join_next().await {
-            let (shard, audit) = joined?;
-            if let Some(place) = audits.get_mut(shard as usize) {
+            let (index, audit) = joined?;
+            if let Some(place) = audits.get_mut(index as usize) {
                 *place = audit?;
             }
         }

@@ -9,7 +9,7 @@
 //! | [`model`] | plain types: sales, prices, order payloads, the payment provider |
 //! | [`store`] | sales and orders in SQL |
 //! | [`ledger`] | the admission ledger in Redis |
-//! | [`jobs`] | expires unpaid orders, publishes the catalogue, reconciles and rebuilds Redis, archives ended sales |
+//! | [`jobs`] | expires unpaid orders, publishes the catalogue, reconciles and rebuilds Redis, archives ended sales, moves units between sites |
 //! | [`orders`] | turns claims into orders or releases them; payment, cancellation, expiry |
 //! | [`order_admin`] | batch actions on orders, CSV export |
 //! | [`warm`], [`changes`] | loads a sale's stock into Redis, once; changes the stock of a running sale |
@@ -60,6 +60,7 @@ use jobs::catalogue::Publisher;
 use jobs::rebuild::Rebuilder;
 use jobs::reconcile::Reconciler;
 use jobs::regular::Jobs;
+use jobs::sites::SiteMover;
 use ledger::Ledger;
 use listing::Listing;
 use lost_orders::LostOrders;
@@ -79,7 +80,8 @@ use weir_origin_core::redis::Redis;
 pub const MIGRATIONS: weir_origin_core::sql::Migrations = weir_origin_core::migrations!(
     "sales",
     (1, "baseline", "0001_baseline"),
-    (2, "pauses", "0002_pauses")
+    (2, "pauses", "0002_pauses"),
+    (3, "sites", "0003_sites")
 );
 
 /// Sales: store, ledger, orders and jobs. Cloning it is cheap.
@@ -203,6 +205,9 @@ impl Sales {
             tokio::spawn(self.archiver().run(stop.clone())),
         ];
         tasks.extend(task);
+        if let Some(mover) = self.site_mover() {
+            tasks.push(tokio::spawn(mover.run(stop.clone())));
+        }
         tasks
     }
 
@@ -272,6 +277,15 @@ impl Sales {
             metrics: self.metrics.clone(),
             reported_unloaded: Arc::default(),
         }
+    }
+
+    /// Moves units between sites; [run](SiteMover::run) it once per origin. `None` without sites.
+    pub fn site_mover(&self) -> Option<SiteMover> {
+        self.store.site().is_some().then(|| SiteMover {
+            store: self.store.clone(),
+            ledger: self.ledger.clone(),
+            changer: self.changer(),
+        })
     }
 
     /// Completes draws.

@@ -323,6 +323,9 @@ impl Orders {
     async fn remind(&self, ticket: &Ticket, shortage: Shortage) {
         let reply = match shortage {
             Shortage::Barred => self.remind_of_lists(ticket).await,
+            // The user's other orders may be at another site: Redis here has lost nothing. A correction would delete an
+            // ended order that Redis has not followed, and its unit with it.
+            _ if self.store.site().is_some() => return,
             _ => {
                 let verifier = Verifier::new(self.store.clone(), self.ledger.clone());
                 let users = std::slice::from_ref(&ticket.user);
@@ -391,6 +394,10 @@ impl Orders {
     /// # Errors
     /// When Redis was not updated.
     pub(super) async fn try_follow(&self, order: &StoredOrder) -> Result<(), NotFollowed> {
+        // A new order returns no unit, so its fence does not matter, and an admitted request needs no further call.
+        if order.status != OrderStatus::Unpaid && !self.store.follows(order.shard).await? {
+            return Ok(());
+        }
         if matches!(order.status, OrderStatus::Expired | OrderStatus::Cancelled) {
             // Block the user first, or that user would learn first that the unit is free again.
             self.bar(order).await?;
@@ -427,6 +434,10 @@ impl Orders {
     /// Blocks the user of an unpaid hold in Redis, as long as SQL blocks the user.
     async fn bar(&self, order: &StoredOrder) -> Result<(), Unavailable> {
         let (sale, user) = (&order.sale, &order.user);
+        // With sites, SQL alone knows cooldowns: a block in one Redis would not end with the cooldown.
+        if self.store.site().is_some() {
+            return Ok(());
+        }
         if self
             .store
             .cooldowns()
@@ -444,7 +455,8 @@ impl Orders {
     /// When SQL or Redis does not answer; the jobs retry.
     pub async fn end_cooldown(&self, over: &Cooldown) -> Result<(), Unavailable> {
         let (sale, user) = (&over.sale, &over.user);
-        let shard = home_shard(user, over.shards);
+        let here = self.store.sites().here().await?;
+        let shard = here.first_shard() + home_shard(user, over.shards);
         if !self
             .store
             .cooldowns()
@@ -482,6 +494,9 @@ pub enum NotFollowed {
     /// SQL or Redis did not answer.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// SQL did not answer.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
     /// Redis has lost the order's shard; the order is updated with its rebuild.
     #[error("Redis has lost the order's shard, and it is not rebuilt yet")]
     Cold,

@@ -55,7 +55,7 @@ pub struct SaleStatus {
     pub units_ordered: u64,
     /// Status in Redis, by shard.
     pub shards: Vec<ShardStatus>,
-    /// Whether `Σ stock + Σ held + units_ordered = total`. A stock change in progress counts as far as shards have applied it.
+    /// Whether `Σ stock + Σ held + units_ordered = total`, of this site. A stock change in progress counts as far as shards have applied it.
     // Redis is read before SQL. While orders are placed, the sum may therefore be too high, but never too low: a claim
     // that becomes an order in between counts twice. Without traffic the sum is exact. False while a shard is cold.
     pub balanced: bool,
@@ -92,7 +92,7 @@ impl SaleStatus {
         // For an archived sale, SQL has all data and Redis none.
         let shards = match totals.stored.archived_at_ms {
             Some(_) => Vec::new(),
-            None => ledger.audits(id, totals.stored.sale.shards).await?,
+            None => ledger.audits(&totals.stored.sale).await?,
         };
         // Read SQL again after Redis: see `SaleStatus::balanced`. Sales are never deleted.
         let totals = store.totals(id).await?;
@@ -115,12 +115,12 @@ fn is_balanced(totals: &SaleTotals, shards: &[Audit]) -> bool {
     if totals.stored.archived_at_ms.is_some() {
         return totals.stored.remaining + totals.units_deducted == totals.stored.fields.total;
     }
-    let total = total_in_redis(totals.stored.fields.total, totals.open_change, shards);
+    let total = total_in_redis(totals.units_here, totals.open_change, shards);
     let in_redis: Option<i64> = shards
         .iter()
         .map(|s| s.stock?.checked_add_unsigned(s.held))
         .sum();
-    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted))
+    in_redis.and_then(|units| units.checked_add_unsigned(totals.units_deducted_here))
         == i64::try_from(total).ok()
 }
 

@@ -7,6 +7,7 @@ use weir_sale::claim::Ticket;
 use weir_sale::ledger::Audit;
 use weir_sale::mark::{self, changes_lost};
 use weir_sale::repair::{Terms, total_in_redis};
+use weir_sale::sale::Sale;
 
 use super::ledger::Ledger;
 use super::store::{Balance, SaleStore, ShardCounts};
@@ -23,6 +24,8 @@ const OPEN_MAX: u64 = 200;
 /// A sale's stock in SQL and Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockBalance {
+    /// The number of the first shard.
+    pub first_shard: u32,
     /// Terms of each shard.
     pub shards: Vec<Audit>,
     /// Sums of the terms; `None` while a shard is cold.
@@ -45,8 +48,8 @@ pub struct StockBalance {
 }
 
 impl StockBalance {
-    /// Reads a sale's balance; `None` if SQL does not have the sale. It reads sums, and single users only if they have
-    /// open claims.
+    /// Reads a sale's balance; `None` if SQL does not have the sale, or the fence of this origin's site is closed. It
+    /// reads sums, and single users only if they have open claims.
     ///
     /// Redis is read before and after SQL. If both readings are equal, nothing changed in between, because each change
     /// raises a shard's version.
@@ -61,18 +64,21 @@ impl StockBalance {
         let Some(stored) = store.sale(id).await? else {
             return Ok(None);
         };
-        let count = stored.sale.shards;
-        let mut before = ledger.audits(id, count).await?;
+        let mut before = ledger.audits(&stored.sale).await?;
         for reading in 1.. {
-            let open = open_claims(ledger, id, &before).await?;
+            let open = open_claims(ledger, &stored.sale, &before).await?;
             let existing = open.as_deref().unwrap_or_default();
             let Some(balance) = store.balance(id, existing).await? else {
                 return Ok(None);
             };
+            if balance.first_shard != stored.sale.first_shard {
+                // The site has joined again in between. The next round reads its new shards.
+                return Ok(None);
+            }
             // Redis was read first, so SQL had committed everything that Redis contains.
             let in_sql = balance.counts.iter().map(|counts| counts.orders.changes());
             let changes_lost = changes_lost(&before, in_sql.sum());
-            let shards = ledger.audits(id, count).await?;
+            let shards = ledger.audits(&stored.sale).await?;
             let is_exact = shards == before && open.is_some();
             if is_exact || reading == READINGS_MAX {
                 let stock_balance = Self::new(shards, balance, open.is_some(), is_exact);
@@ -87,13 +93,13 @@ impl StockBalance {
     }
 
     fn new(shards: Vec<Audit>, balance: Balance, knows_claims: bool, is_exact: bool) -> Self {
-        let ordered = balance.total.saturating_sub(balance.remaining);
         let total = total_in_redis(balance.total, balance.open_change, &shards);
-        let mut terms = Terms::new(&shards, ordered, total);
+        let mut terms = Terms::new(&shards, balance.ordered, total);
         if let Some(terms) = terms.as_mut().filter(|_| knows_claims) {
             terms.held = balance.held;
         }
         Self {
+            first_shard: balance.first_shard,
             terms,
             is_exact: is_exact && shards.iter().all(Audit::is_sound),
             is_followed: balance.is_followed,
@@ -124,14 +130,15 @@ impl StockBalance {
                 && (observed.bought, observed.deferred, observed.checksum)
                     != (sql.units_deducted, sql.units_deferred, sql.checksum)
         };
-        let shards = (0..).zip(&self.shards).filter(differs);
+        let shards = (self.first_shard..).zip(&self.shards).filter(differs);
         shards.map(|(shard, _)| shard).collect()
     }
 
     /// Shards with marks below SQL's count, each with that count. Call it only if the drift is 0 and no shard has other
     /// orders: then Redis contains everything that SQL counts.
     pub fn marks_behind(&self) -> Vec<(u32, u64)> {
-        let counts = (0..).zip(&self.shards).map(|(shard, observed)| {
+        let numbered = (self.first_shard..).zip(&self.shards);
+        let counts = numbered.map(|(shard, observed)| {
             let in_sql = self.counts_of(shard).orders.changes();
             mark::is_behind(observed, in_sql).then_some((shard, in_sql))
         });
@@ -162,7 +169,7 @@ impl StockBalance {
 /// Returns all open claims; `None` if there are too many, or not all are found.
 async fn open_claims(
     ledger: &Ledger,
-    id: &SaleId,
+    sale: &Sale,
     shards: &[Audit],
 ) -> Result<Option<Vec<Ticket>>, CallError> {
     let count: u64 = shards.iter().map(|observed| observed.open).sum();
@@ -170,9 +177,11 @@ async fn open_claims(
         return Ok(None);
     }
     let mut open = Vec::new();
-    for (shard, _) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
-        for claim in ledger.open_claims(id, shard, OPEN_MAX as u32).await? {
-            open.push(claim.into_ticket(id, shard));
+    let numbered = sale.shard_numbers().zip(shards);
+    for (shard, _) in numbered.filter(|(_, observed)| observed.open > 0) {
+        let claims = ledger.open_claims(&sale.id, shard, OPEN_MAX as u32);
+        for claim in claims.await? {
+            open.push(claim.into_ticket(&sale.id, shard));
         }
     }
     Ok((open.len() as u64 == count).then_some(open))

@@ -132,7 +132,7 @@ impl Verifier {
     /// When SQL or Redis does not answer.
     pub async fn lost_orders(&self, sale: &Sale) -> Result<Vec<LostOrder>, Unavailable> {
         let mut lost = Vec::new();
-        for shard in 0..sale.shards {
+        for shard in sale.shard_numbers() {
             let orders = self.lost_on(&sale.id, shard).await?.into_iter();
             lost.extend(orders.map(|(user, order)| LostOrder {
                 id: ClaimId::new(&sale.id, shard, order.generation).to_string(),

@@ -14,7 +14,7 @@ use weir_sale::sale::SALES_MAX;
 use weir_sale::shard::spread_stock;
 
 use super::ledger::Ledger;
-use super::store::{SaleStore, SaleTotals};
+use super::store::{LoadTurn, SaleStore, SaleTotals};
 use crate::jobs::catalogue::{PublishError, Publisher};
 use crate::jobs::rebuild::Rebuilder;
 use weir_origin_core::clock::now_ms;
@@ -56,6 +56,11 @@ pub enum WarmError {
         /// The first such shard.
         shard: u32,
     },
+    /// Another site loads the stock.
+    #[error(
+        "another site loads the stock of this sale: ask an origin of the site that has been live longest, see `weir-origin site list`"
+    )]
+    Elsewhere,
     /// Gateways have the maximum number of sales.
     #[error("{SALES_MAX} warmed sales have not ended yet, the maximum for gateways")]
     CatalogueFull,
@@ -115,15 +120,23 @@ impl Warmer {
         let _turn = self.turn.lock().await;
         let totals = self.store.totals(id).await?.ok_or(WarmError::UnknownSale)?;
         self.check_room(id).await?;
+        let turn = self.store.sites().begin_load(id).await?;
+        if turn == LoadTurn::Elsewhere {
+            return Err(WarmError::Elsewhere);
+        }
         // Write the lists before the stock, so that Redis cannot lose the lists but keep the stock.
         self.rebuilder.add_users(&totals.stored.sale).await?;
         let filled = match claims_possible(&totals, now_ms()) {
+            // The shards here have what other sites gave. The reconciler opens those that are cold.
+            _ if turn == LoadTurn::Done => 0,
             true => self.expect_warm(&totals).await?,
             false => self.fill(&totals).await?,
         };
         // Write them again: Redis may have lost them in between, which cannot be detected.
         self.rebuilder.add_users(&totals.stored.sale).await?;
-        self.store.warming().mark_warmed(id, now_ms()).await?;
+        if !self.store.warming().mark_warmed(id, now_ms()).await? {
+            return Err(WarmError::Elsewhere);
+        }
         self.publisher.publish().await?;
         let shards = totals.stored.sale.shards;
         info!(sale = %id, shards, filled, "warmed");
@@ -142,7 +155,7 @@ impl Warmer {
     /// Checks that all shards have stock; fills none.
     async fn expect_warm(&self, totals: &SaleTotals) -> Result<u32, WarmError> {
         let sale = &totals.stored.sale;
-        for shard in 0..sale.shards {
+        for shard in sale.shard_numbers() {
             if !self.ledger.is_warm(&sale.id, shard).await? {
                 error!(sale = %sale.id, shard, "Redis has lost a shard's stock");
                 return Err(WarmError::StockLost { shard });
@@ -155,7 +168,8 @@ impl Warmer {
     async fn fill(&self, totals: &SaleTotals) -> Result<u32, WarmError> {
         let sale = &totals.stored.sale;
         let mut filled = 0;
-        for (shard, units) in (0..).zip(spread_stock(totals.stored.remaining, sale.shards)) {
+        let units = spread_stock(totals.stored.remaining, sale.shards);
+        for (shard, units) in sale.shard_numbers().zip(units) {
             if self.ledger.warm(&sale.id, shard, units, None).await? {
                 filled += 1;
             }

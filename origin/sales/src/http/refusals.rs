@@ -31,6 +31,12 @@ pub(super) const CHANGE_UNDER_WAY: Refusal = Refusal::conflict(
     "Another stock change of the sale is in progress",
 );
 
+pub(super) const OTHER_SITE: Refusal = Refusal::conflict(
+    "other_site",
+    "Another site does this",
+    "With two sites, one of them loads a sale and changes its stock: ask an origin of that site",
+);
+
 pub(super) const CLAIM_INVALID: Refusal = Refusal::new(
     StatusCode::FORBIDDEN,
     "claim_invalid",

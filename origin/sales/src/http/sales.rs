@@ -12,7 +12,9 @@ use utoipa::ToSchema;
 use weir_base::id::SaleId;
 use weir_sale::sale::Phase;
 
-use super::refusals::{CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, REDIS_NOT_EMPTY, STOCK_LOST};
+use super::refusals::{
+    CATALOGUE_FULL, DUPLICATE_SALE, NOT_WARMED, OTHER_SITE, REDIS_NOT_EMPTY, STOCK_LOST,
+};
 use super::switches::{running, stored, summary};
 use super::{SalePath, invalid_sale, unknown_sale};
 use crate::Sales;
@@ -221,7 +223,7 @@ pub(super) async fn rebuild(
         let detail = "the sale was never warmed: there is nothing to rebuild";
         return Err(NOT_WARMED.because(detail));
     }
-    let shards: Vec<u32> = (0..stored.sale.shards).collect();
+    let shards: Vec<u32> = stored.sale.shard_numbers().collect();
     let rebuilt = sales.rebuilder.rebuild(&stored.sale, &shards).await?;
     let shards_rebuilt = u32::try_from(rebuilt.len()).unwrap_or(u32::MAX);
     Ok(Json(RebuiltView { id, shards_rebuilt }))
@@ -318,6 +320,7 @@ fn not_warm(id: &SaleId, failure: &WarmError) -> Problem {
         WarmError::StockLost { .. } => Some(STOCK_LOST),
         WarmError::NotOurs { .. } => Some(REDIS_NOT_EMPTY),
         WarmError::CatalogueFull => Some(CATALOGUE_FULL),
+        WarmError::Elsewhere => Some(OTHER_SITE),
         _ => None,
     };
     if let Some(refusal) = refusal {

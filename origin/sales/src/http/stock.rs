@@ -10,8 +10,8 @@ use weir_base::id::SaleId;
 use weir_sale::idempotency::IdempotencyKey;
 
 use super::refusals::{
-    CHANGE_UNDER_WAY, IDEMPOTENCY_KEY_REUSED, INVALID_STOCK_CHANGE, NOT_WARMED, SALE_ARCHIVED,
-    SALE_ENDED, TOO_MANY_UNITS,
+    CHANGE_UNDER_WAY, IDEMPOTENCY_KEY_REUSED, INVALID_STOCK_CHANGE, NOT_WARMED, OTHER_SITE,
+    SALE_ARCHIVED, SALE_ENDED, TOO_MANY_UNITS,
 };
 use super::switches::stored;
 use super::{SalePath, unknown_sale};
@@ -211,6 +211,7 @@ fn refused(refusal: ChangeRefusal) -> Problem {
         ChangeRefusal::Ended => SALE_ENDED,
         ChangeRefusal::Archived => SALE_ARCHIVED,
         ChangeRefusal::UnderWay => CHANGE_UNDER_WAY,
+        ChangeRefusal::OtherSite => OTHER_SITE,
         ChangeRefusal::TooMany => TOO_MANY_UNITS,
         ChangeRefusal::Over(_) => TENANT_LIMIT,
     };

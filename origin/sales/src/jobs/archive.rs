@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
+use weir_sale::site::first_shard;
 
 use crate::ledger::Ledger;
 use crate::store::{EndedSale, SaleStore};
@@ -104,6 +105,17 @@ impl Archiver {
         Ok(())
     }
 
+    /// All shards that a sale has had in Redis here, under all fences of this site.
+    async fn shards_here(&self, sale: &EndedSale) -> Result<Vec<u32>, Unavailable> {
+        let Some(site) = self.store.site() else {
+            return Ok((0..sale.shards).collect());
+        };
+        let fences = self.store.sites().fences().await?;
+        let own = fences.iter().filter(|fence| fence.site == *site);
+        let first = own.map(|fence| first_shard(fence.number));
+        Ok(first.flat_map(|first| first..first + sale.shards).collect())
+    }
+
     /// Runs the next step of one sale.
     ///
     /// # Errors
@@ -126,7 +138,7 @@ impl Archiver {
             if now_ms < archived_at_ms.saturating_add(self.rules.settle_ms) {
                 return Ok(Progress::Wait);
             }
-            for shard in 0..sale.shards {
+            for shard in self.shards_here(sale).await? {
                 self.ledger.clear(&sale.id, shard).await?;
             }
             self.store.archive().mark_cleared(&sale.id, now_ms).await?;

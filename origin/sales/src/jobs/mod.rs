@@ -6,3 +6,4 @@ pub mod list_changes;
 pub mod rebuild;
 pub mod reconcile;
 pub mod regular;
+pub mod sites;

@@ -25,6 +25,7 @@ use weir_base::id::SaleId;
 use weir_sale::ledger::{Audit, DepositReply, LendReply, OpenTransfer, Transfer};
 use weir_sale::repair::repairs;
 use weir_sale::sale::Sale;
+use weir_sale::site::index_of;
 
 use super::catalogue::{PublishError, Publisher};
 use super::rebuild::Rebuilder;
@@ -256,14 +257,14 @@ impl Worker {
         last: &mut Option<ReconcileFindings>,
     ) -> Result<(), ReconcileError> {
         let sale = &stored.sale;
-        let mut shards = self.ledger.audits(&sale.id, sale.shards).await?;
+        let mut shards = self.ledger.audits(sale).await?;
         self.measure(sale, &shards).await?;
         // Redis has the only list of the orders that SQL has lost.
         let is_paused = stored.paused_at_ms.is_some();
         if !is_paused && let Some(rebuilt) = self.rebuild(sale, &shards).await? {
             shards = rebuilt;
         }
-        for (shard, observed) in (0..).zip(&shards) {
+        for (shard, observed) in sale.shard_numbers().zip(&shards) {
             if observed.open > 0 || observed.deadlines > 0 {
                 self.end_overdue(&sale.id, shard).await?;
             }
@@ -306,7 +307,8 @@ impl Worker {
         sale: &Sale,
         shards: &[Audit],
     ) -> Result<Option<Vec<Audit>>, ReconcileError> {
-        let cold = (0..)
+        let cold = sale
+            .shard_numbers()
             .zip(shards)
             .filter(|(_, observed)| observed.stock.is_none());
         let cold: Vec<u32> = cold.map(|(shard, _)| shard).collect();
@@ -318,7 +320,7 @@ impl Worker {
         self.publisher.publish().await?;
         let rebuilt = self.rebuilder.rebuild(sale, &cold).await?;
         self.metrics.rebuilt.inc_by(rebuilt.len() as u64);
-        Ok(Some(self.ledger.audits(&sale.id, sale.shards).await?))
+        Ok(Some(self.ledger.audits(sale).await?))
     }
 
     /// Number of open claims by the time since their deadline; see [`CLAIM_AGES`].
@@ -329,7 +331,8 @@ impl Worker {
     ) -> Result<[u64; CLAIM_AGES.len()], ReconcileError> {
         let now_ms = now_ms();
         let mut by_age = [0; CLAIM_AGES.len()];
-        for (shard, observed) in (0..).zip(shards).filter(|(_, observed)| observed.open > 0) {
+        let numbered = sale.shard_numbers().zip(shards);
+        for (shard, observed) in numbered.filter(|(_, observed)| observed.open > 0) {
             // The claims of an age are those that are not older, minus the younger ones.
             let mut remaining = observed.open;
             for (age, place) in CLAIM_AGES.iter().zip(&mut by_age) {
@@ -422,8 +425,9 @@ impl Worker {
     /// is paid whose units are on other shards.
     async fn pay_debts(&self, sale: &Sale, shards: &[Audit]) -> Result<(), CallError> {
         let stock = |audit: &Audit| audit.stock.unwrap_or(0);
-        for (shard, audit) in (0..).zip(shards).filter(|(_, audit)| stock(audit) < 0) {
-            let richest = (0..).zip(shards).max_by_key(|(_, audit)| stock(audit));
+        let numbered = || sale.shard_numbers().zip(shards);
+        for (shard, audit) in numbered().filter(|(_, audit)| stock(audit) < 0) {
+            let richest = numbered().max_by_key(|(_, audit)| stock(audit));
             let Some((from_shard, _)) = richest.filter(|(_, audit)| stock(audit) > 0) else {
                 return Ok(());
             };
@@ -485,7 +489,7 @@ impl Worker {
         }
         if drift == Some(0) && other_orders.is_empty() {
             for (shard, mark) in balance.marks_behind() {
-                let Some(observed) = balance.shards.get(shard as usize) else {
+                let Some(observed) = balance.shards.get(index_of(shard) as usize) else {
                     continue;
                 };
                 self.ledger
@@ -511,8 +515,9 @@ impl Worker {
         drift: i64,
     ) -> Result<(), CallError> {
         error!(sale = %id, drift, "stock drift: Redis has lost data; repairing");
-        for (shard, units) in repairs(&balance.shards, drift) {
-            let Some(observed) = balance.shards.get(shard as usize) else {
+        for (index, units) in repairs(&balance.shards, drift) {
+            let shard = balance.first_shard + index;
+            let Some(observed) = balance.shards.get(index_of(shard) as usize) else {
                 continue;
             };
             let done = self.ledger.restock(id, shard, units, observed).await?;

@@ -18,7 +18,7 @@ use crate::draw::Drawer;
 use crate::metrics::SaleMetrics;
 use crate::orders::Orders;
 use crate::store::{HoldRules, SaleStore};
-use crate::warm::Warmer;
+use crate::warm::{WarmError, Warmer};
 use weir_origin_core::background::Interval;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::sql::SqlError;
@@ -189,8 +189,9 @@ impl Jobs {
 
     async fn warm(&self) -> Result<(), SqlError> {
         for id in self.store.warming().due_to_warm(now_ms()).await? {
-            if let Err(error) = self.warmer.warm(&id).await {
-                error!(sale = %id, %error, "sale not warmed before its start");
+            match self.warmer.warm(&id).await {
+                Ok(_) | Err(WarmError::Elsewhere) => {}
+                Err(error) => error!(sale = %id, %error, "sale not warmed before its start"),
             }
         }
         Ok(())

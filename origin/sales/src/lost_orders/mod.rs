@@ -26,7 +26,7 @@ use weir_sale::sale::Sale;
 use crate::jobs::catalogue::{PublishError, Publisher};
 use crate::jobs::rebuild::Rebuilder;
 use crate::ledger::Ledger;
-use crate::store::{OrderOutcome, SaleStore, Shortage, StoredSale};
+use crate::store::{OrderOutcome, SaleStore, ShardCounts, Shortage, StoredSale};
 use crate::verify::Verifier;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::redis::CallError;
@@ -151,9 +151,11 @@ impl LostOrders {
     /// # Errors
     /// When SQL or Redis does not answer.
     pub async fn changes_lost(&self, sale: &Sale) -> Result<u64, Unavailable> {
-        let shards = self.ledger.audits(&sale.id, sale.shards).await?;
+        let shards = self.ledger.audits(sale).await?;
         let counts = self.store.counters().counts(&sale.id).await?;
-        let in_sql = counts.iter().map(|counts| counts.orders.changes());
+        let is_here = |counts: &&ShardCounts| sale.shard_numbers().contains(&counts.shard);
+        let in_sql = counts.iter().filter(is_here);
+        let in_sql = in_sql.map(|counts| counts.orders.changes());
         Ok(changes_lost(&shards, in_sql.sum()))
     }
 
@@ -175,7 +177,7 @@ impl LostOrders {
         decision: Decision,
     ) -> Result<Vec<DecidedOrder>, DecideError> {
         let stored = self.paused(id).await?;
-        let shards = self.ledger.audits(id, stored.sale.shards).await?;
+        let shards = self.ledger.audits(&stored.sale).await?;
         let open = shards.iter().map(|observed| observed.open).sum();
         if open > 0 {
             return Err(DecideError::ClaimsOpen(open));
@@ -193,7 +195,7 @@ impl LostOrders {
         if self.paused(id).await?.pauses != stored.pauses {
             return Err(DecideError::NotPaused);
         }
-        let shards: Vec<u32> = (0..stored.sale.shards).collect();
+        let shards: Vec<u32> = stored.sale.shard_numbers().collect();
         for &shard in &shards {
             self.ledger.forget(id, shard).await?;
         }

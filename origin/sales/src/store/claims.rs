@@ -12,7 +12,7 @@ use super::{
 };
 use super::{attempts, cooldowns, groups, orders, payloads, sales};
 use crate::model::sale::Payment;
-use weir_origin_core::outbox::Sinks;
+use crate::model::site::LocalFence;
 use weir_origin_core::sql::{SqlError, Tx, retried, sql};
 
 const INSERT_OUTCOME: &str = "
@@ -108,7 +108,7 @@ async fn place_once(
     now_ms: u64,
 ) -> Result<OrderOutcome, Error> {
     let mut tx = store.db.begin().await?;
-    let placed = place_in(&mut tx, store.sinks, ticket, request, now_ms).await?;
+    let placed = place_in(&mut tx, store, ticket, request, now_ms).await?;
     let is_kept = match placed {
         OrderOutcome::New(_) => true,
         // The claim came before, with another idempotency key or without one. Store that this key has the same order.
@@ -126,7 +126,7 @@ async fn place_once(
 /// The steps of placing an order. The caller rolls back unless the result is an order.
 async fn place_in(
     tx: &mut Tx,
-    sinks: Sinks,
+    store: &SaleStore,
     ticket: &Ticket,
     request: &OrderRequest,
     now_ms: u64,
@@ -139,9 +139,13 @@ async fn place_in(
     if !insert_outcome(tx, ticket, Outcome::Ordered, now_ms).await? {
         return known_outcome(tx, ticket).await;
     }
-    let Some(sale) = sales::select_one(tx, &ticket.sale).await? else {
+    let Some((sale, is_fenced)) = sale_of(tx, store, ticket).await? else {
         return Ok(OrderOutcome::Short(Shortage::UnknownSale));
     };
+    if is_fenced {
+        // Another site has the claim's unit. The fence stays closed, so this needs no record.
+        return Ok(OrderOutcome::Released { void: true });
+    }
     if sale.archived_at_ms.is_some() {
         // The claim was decided long ago, and its outcome is deleted.
         return Ok(OrderOutcome::Released { void: false });
@@ -166,7 +170,7 @@ async fn place_in(
     if let Some(payload) = &request.payload {
         payloads::insert(tx, &order.id, payload).await?;
     }
-    outbox::note_created(tx, sinks, &order).await?;
+    outbox::note_created(tx, store.sinks, &order).await?;
     let accepted = if order.deducted { order.units } else { 0 };
     insert_change(tx, &order, -i64::from(accepted), "order", now_ms).await?;
     Changes::between(None, &order).write(tx).await?;
@@ -174,6 +178,19 @@ async fn place_in(
         return Ok(OrderOutcome::Short(Shortage::SoldOut));
     }
     Ok(OrderOutcome::New(order))
+}
+
+/// The sale of a claim, and whether the claim's fence is closed.
+async fn sale_of(
+    tx: &mut Tx,
+    store: &SaleStore,
+    ticket: &Ticket,
+) -> Result<Option<(StoredSale, bool)>, Error> {
+    if store.site.is_some() {
+        return sales::select_for_claim(tx, &ticket.sale, ticket.shard).await;
+    }
+    let sale = sales::select_one(tx, &ticket.sale, LocalFence::ALONE).await?;
+    Ok(sale.map(|sale| (sale, false)))
 }
 
 /// Sums the units of these open claims that neither an order nor a void claim has taken from the stock.

@@ -6,6 +6,7 @@
 //! | `columns` | the columns of a sale |
 //! | `archive` | data of ended sales: archived or deleted |
 //! | `attempts` | idempotency keys and their orders |
+//! | `sites` | fences and allotments of sites, and units that move between sites |
 //! | `stock_changes` | changes of a running sale's stock and end |
 //! | `claims` | outcomes of claims: ordered or released |
 //! | `clicks` | orders by the link that led to them |
@@ -48,11 +49,13 @@ mod reservations;
 mod rows;
 mod sales;
 mod search;
+mod sites;
 mod stock_changes;
 mod tenants;
 mod user_list;
 mod warming;
 
+use crate::model::site::SiteName;
 use weir_origin_core::outbox::{Queue, Sinks, Source};
 use weir_origin_core::sql::Database;
 
@@ -80,7 +83,8 @@ pub use rows::{
     UpdateOutcome, Visitor, WithdrawOutcome,
 };
 pub use search::{FoundOrder, OrderCursor, OrderFilter, OrdersOf, SearchStore, Sorting};
-pub use stock_changes::{ChangeBegun, ChangeRefusal, StockChangeStore, StoredChange};
+pub use sites::{LoadTurn, SiteOutcome, SiteRefusal, SiteStore, StoredFence};
+pub use stock_changes::{ChangeBegun, ChangeReason, ChangeRefusal, StockChangeStore, StoredChange};
 pub use tenants::{TENANTS_SALES, TENANTS_UNITS, TenantStore};
 pub use user_list::{ListEntry, ListedUser, Remark, UserListStatus, UserListStore};
 pub use warming::WarmingStore;
@@ -98,6 +102,8 @@ pub struct SaleStore {
     risk_fails_closed: bool,
     /// The receivers for which changes of orders are stored.
     sinks: Sinks,
+    /// The site of this origin; `None` without sites.
+    site: Option<SiteName>,
 }
 
 impl SaleStore {
@@ -107,6 +113,7 @@ impl SaleStore {
             db,
             risk_fails_closed: false,
             sinks: Sinks::default(),
+            site: None,
         }
     }
 
@@ -122,6 +129,18 @@ impl SaleStore {
     pub fn with_sinks(mut self, sinks: Sinks) -> Self {
         self.sinks = sinks;
         self
+    }
+
+    /// Sells from this site. Without one, no statement reads sites.
+    #[must_use]
+    pub fn at_site(mut self, site: Option<SiteName>) -> Self {
+        self.site = site;
+        self
+    }
+
+    /// The site of this origin; `None` without sites.
+    pub fn site(&self) -> Option<&SiteName> {
+        self.site.as_ref()
     }
 
     /// The queue of undelivered order changes.
@@ -202,6 +221,11 @@ impl SaleStore {
     /// Search of orders for operators, including archived sales.
     pub fn search(&self) -> SearchStore<'_> {
         SearchStore(self)
+    }
+
+    /// Fences and allotments of sites.
+    pub fn sites(&self) -> SiteStore<'_> {
+        SiteStore(self)
     }
 
     /// Changes of a running sale's stock and end.

@@ -1,5 +1,7 @@
 //! Reads orders, and lists those that Redis has not followed.
 
+use std::ops::Range;
+
 use sqlx::Error;
 use weir_base::id::{SaleId, UserId};
 use weir_sale::ledger::{Deduction, OrderEntry};
@@ -8,6 +10,7 @@ use super::columns::PriceColumns;
 use super::sales::sale_id;
 use super::{OrderStatus, SaleStore, StoredOrder};
 use crate::model::click::OrderClick;
+use crate::model::site::LocalFence;
 use weir_origin_core::sql::{Codec, Row, SqlError, Tx, damaged, retried, sql};
 
 const SELECT_ORDER: &str = "
@@ -36,12 +39,13 @@ const SELECT_UNFOLLOWED: &str = "
 
 const SELECT_UNFOLLOWED_SALES: &str = "
     SELECT DISTINCT orders.sale_id
-    FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id";
+    FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id
+    WHERE orders.shard >= ? AND orders.shard < ?";
 
 const SELECT_UNFOLLOWED_OF: &str = "
     SELECT orders.*
     FROM unfollowed_orders CROSS JOIN orders ON orders.id = unfollowed_orders.order_id
-    WHERE orders.sale_id = ?
+    WHERE orders.sale_id = ? AND orders.shard >= ? AND orders.shard < ?
     ORDER BY unfollowed_orders.at_ms, orders.id
     LIMIT ?";
 
@@ -109,21 +113,44 @@ impl SaleStore {
         orders.collect()
     }
 
-    /// Returns the sales with orders that Redis may not have followed.
+    /// Returns the sales with orders that Redis here may not have followed.
     pub async fn unfollowed_sales(&self) -> Result<Vec<SaleId>, SqlError> {
-        let rows = self.db.all(sql(SELECT_UNFOLLOWED_SALES)).await?;
+        let shards = self.followed_shards(self.here().await?);
+        let select = sql(SELECT_UNFOLLOWED_SALES);
+        let select = select.number(shards.start).number(shards.end);
+        let rows = self.db.all(select).await?;
         rows.iter()
             .map(|row| Ok(sale_id(row, "sale_id")?))
             .collect()
     }
 
-    /// Like [`SaleStore::unfollowed`], for one sale.
+    /// The shards whose orders Redis here follows: without sites, all.
+    pub(super) fn followed_shards(&self, here: LocalFence) -> Range<u32> {
+        match self.site {
+            None => 0..u32::MAX,
+            Some(_) if here.is_open() => here.shards(),
+            Some(_) => 0..0,
+        }
+    }
+
+    /// Whether Redis here follows the orders of a shard. Without sites, it asks no database.
+    ///
+    /// Ask after the order has changed. A unit of a closed fence moves to another one in SQL; Redis would sell it once
+    /// more.
+    pub async fn follows(&self, shard: u32) -> Result<bool, SqlError> {
+        let here = self.here().await?;
+        Ok(self.followed_shards(here).contains(&shard))
+    }
+
+    /// Like [`SaleStore::unfollowed`], for one sale and Redis here.
     pub async fn unfollowed_of(
         &self,
         sale: &SaleId,
         limit: usize,
     ) -> Result<Vec<StoredOrder>, SqlError> {
-        let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str()).number(limit);
+        let shards = self.followed_shards(self.here().await?);
+        let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str());
+        let select = select.number(shards.start).number(shards.end).number(limit);
         let rows = self.db.all(select).await?;
         Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
     }
@@ -141,9 +168,14 @@ impl SaleStore {
     }
 }
 
-/// Whether Redis has followed all orders of a sale.
-pub(super) async fn is_followed(tx: &mut Tx, sale: &SaleId) -> Result<bool, Error> {
-    let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str()).number(1_u32);
+/// Whether Redis has followed all orders of a sale on these shards.
+pub(super) async fn is_followed(
+    tx: &mut Tx,
+    sale: &SaleId,
+    shards: Range<u32>,
+) -> Result<bool, Error> {
+    let select = sql(SELECT_UNFOLLOWED_OF).text(sale.as_str());
+    let select = select.number(shards.start).number(shards.end).number(1_u32);
     Ok(tx.one(select).await?.is_none())
 }
 

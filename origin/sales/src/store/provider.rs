@@ -10,6 +10,7 @@ use super::outbox;
 use super::payments::pay_in;
 use super::{OrderStatus, PaymentOutcome, SaleStore, StoredOrder, orders, sales};
 use crate::model::price::Money;
+use crate::model::site::LocalFence;
 use weir_origin_core::outbox::Sinks;
 use weir_origin_core::sql::{Database, Row, SqlError, Tx, damaged, retried, sql};
 use weir_origin_core::tenants::NameRange;
@@ -320,7 +321,7 @@ async fn start_in(
 }
 
 async fn remaining(tx: &mut Tx, order: &StoredOrder) -> Result<u64, Error> {
-    let sale = sales::select_one(tx, &order.sale).await?;
+    let sale = sales::select_one(tx, &order.sale, LocalFence::ALONE).await?;
     Ok(sale.map_or(0, |sale| sale.remaining))
 }
 

@@ -54,8 +54,12 @@ pub struct SaleTotals {
     pub has_outcomes: bool,
     /// Whether its stock was ever changed after the warm-up.
     pub has_changes: bool,
-    /// The stock change in progress, as far as `stored.fields.total` contains it.
+    /// The stock change in progress here, as far as `units_here` contains it.
     pub open_change: Option<StockChange>,
+    /// Units that Redis here must have, with those in orders: without sites, `stored.fields.total`.
+    pub units_here: u64,
+    /// Units of active orders of this site that were deducted.
+    pub units_deducted_here: u64,
     /// The latest entry of the sale's change log; 0: none. Equal versions mean equal stock.
     pub version: u64,
 }
@@ -63,7 +67,9 @@ pub struct SaleTotals {
 /// A sale's units in SQL, from one consistent snapshot, given the open claims in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// As in [`StoredSale`].
+    /// The first shard of this site.
+    pub first_shard: u32,
+    /// As in [`SaleTotals::units_here`].
     pub total: u64,
     /// As in [`StoredSale`].
     pub topped_up: u64,
@@ -71,13 +77,13 @@ pub struct Balance {
     pub withdrawn: u64,
     /// As in [`SaleTotals`].
     pub open_change: Option<StockChange>,
-    /// Units not ordered.
-    pub remaining: u64,
+    /// Units deducted for orders of this site.
+    pub ordered: u64,
     /// Units of the open claims that SQL does not count as ordered, without void claims.
     pub held: u64,
     /// Whether Redis has followed all ended and paid orders.
     pub is_followed: bool,
-    /// Order counts by shard.
+    /// Order counts by shard, of this site.
     pub counts: Vec<ShardCounts>,
 }
 

@@ -5,13 +5,17 @@ use std::sync::LazyLock;
 use sqlx::Error;
 use weir_base::id::SaleId;
 use weir_sale::claim::Ticket;
+use weir_sale::ledger::StockChange;
 use weir_sale::sale::{Band, Catalogue, Degrade, Sale, SaleState};
+use weir_sale::site::{FenceState, fence_of};
 
 use super::{
-    Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts, StoredSale,
-    SwitchChange, UpdateOutcome, claims, counts, draws, orders, payloads, stock_changes, tenants,
+    Balance, CreateError, EditRefusal, OrderCounts, SaleStore, SaleTotals, ShardCounts,
+    StoredChange, StoredSale, SwitchChange, UpdateOutcome, claims, counts, draws, orders, payloads,
+    sites, stock_changes, tenants,
 };
 use crate::model::sale::{INSTANT_MS_MAX, NewSale, Payment, SaleFields, Window};
+use crate::model::site::LocalFence;
 use weir_origin_core::sql::{
     Columns, Database, Row, SqlError, Tx, damaged, insert_into, retried, sql, update,
 };
@@ -58,6 +62,16 @@ macro_rules! select_sales {
 pub(super) use select_sales;
 
 const SELECT_ONE: &str = select_sales!("WHERE sales.id = ?");
+
+const SELECT_FOR_CLAIM: &str = select_sales!(
+    ", (SELECT fences.state FROM fences WHERE fences.fence = ?) AS fence_state",
+    "WHERE sales.id = ?"
+);
+
+const SELECT_FOR_CLAIM_SHARED: &str = select_sales!(
+    ", (SELECT fences.state FROM fences WHERE fences.fence = ? LOCK IN SHARE MODE) AS fence_state",
+    "WHERE sales.id = ?"
+);
 
 const SELECT_LIST: &str = select_sales!(
     "WHERE ends_at_ms < ? OR (ends_at_ms = ? AND id > ?)
@@ -211,29 +225,33 @@ impl SaleStore {
         limit: usize,
         now_ms: u64,
     ) -> Result<Catalogue, SqlError> {
-        let read = || next_catalogue_once(&self.db, ended_after_ms, limit, now_ms);
+        let read = || next_catalogue_once(self, ended_after_ms, limit, now_ms);
         Ok(retried(read).await?)
     }
 
     /// Returns a sale.
     pub async fn sale(&self, id: &SaleId) -> Result<Option<StoredSale>, SqlError> {
+        let here = self.here().await?;
         let row = self.db.one(sql(SELECT_ONE).text(id.as_str())).await?;
-        Ok(row.as_ref().map(stored).transpose()?)
+        Ok(row.as_ref().map(|row| stored(row, here)).transpose()?)
     }
 
     /// Returns a sale and its sums, from one consistent snapshot.
     pub async fn totals(&self, id: &SaleId) -> Result<Option<SaleTotals>, SqlError> {
         // All values are from one snapshot.
         let mut tx = self.db.snapshot().await?;
-        let Some(stored) = select_one(&mut tx, id).await? else {
+        let here = self.here_in(&mut tx).await?;
+        let Some(stored) = select_one(&mut tx, id, here).await? else {
             return Ok(None);
         };
         let version = tx.one(sql(SELECT_VERSION).text(id.as_str())).await?;
         let version = version.map_or(Ok(0), |row| row.number("version"))?;
-        let open = stock_changes::open_of(&mut tx, id).await?;
+        let (units_here, open_change) = self.local_units(&mut tx, &stored, here).await?;
         let mut totals = SaleTotals {
-            has_changes: open.is_some() || stored.topped_up > 0 || stored.withdrawn > 0,
-            open_change: open.map(|open| open.counted()),
+            has_changes: open_change.is_some() || stored.topped_up > 0 || stored.withdrawn > 0,
+            open_change,
+            units_here,
+            units_deducted_here: 0,
             stored,
             orders: OrderCounts::default(),
             units_deducted: 0,
@@ -243,30 +261,60 @@ impl SaleStore {
         };
         for counts in counts::select(&mut tx, id).await? {
             totals.add(&counts);
+            if fence_of(counts.shard) == here.number {
+                totals.units_deducted_here += counts.units_deducted;
+            }
         }
         tx.rollback().await?;
         Ok(Some(totals))
     }
 
-    /// Returns a sale's units in SQL, given the open claims in Redis; `None` if the sale does not exist.
+    /// Returns a sale's units in SQL, given the open claims in Redis; `None` if the sale does not exist, or the fence
+    /// of this origin's site is closed.
     pub async fn balance(&self, id: &SaleId, open: &[Ticket]) -> Result<Option<Balance>, SqlError> {
         let mut tx = self.db.snapshot().await?;
-        let Some(stored) = select_one(&mut tx, id).await? else {
+        let here = self.here_in(&mut tx).await?;
+        let Some(stored) = select_one(&mut tx, id, here).await? else {
             return Ok(None);
         };
-        let open_change = stock_changes::open_of(&mut tx, id).await?;
+        if !here.is_open() {
+            return Ok(None);
+        }
+        let (total, open_change) = self.local_units(&mut tx, &stored, here).await?;
+        let counts = sites::counts_of(&mut tx, id, here).await?;
+        let ordered = match self.site {
+            Some(_) => counts.iter().map(|counts| counts.units_deducted).sum(),
+            None => total.saturating_sub(stored.remaining),
+        };
         let balance = Balance {
-            total: stored.fields.total,
+            first_shard: here.first_shard(),
+            total,
             topped_up: stored.topped_up,
             withdrawn: stored.withdrawn,
-            open_change: open_change.map(|open| open.counted()),
-            remaining: stored.remaining,
+            open_change,
+            ordered,
             held: claims::held_units(&mut tx, open).await?,
-            is_followed: orders::is_followed(&mut tx, id).await?,
-            counts: counts::select(&mut tx, id).await?,
+            is_followed: orders::is_followed(&mut tx, id, self.followed_shards(here)).await?,
+            counts,
         };
         tx.rollback().await?;
         Ok(Some(balance))
+    }
+
+    /// The units that Redis here must have, with those in orders, and the open change.
+    async fn local_units(
+        &self,
+        tx: &mut Tx,
+        stored: &StoredSale,
+        here: LocalFence,
+    ) -> Result<(u64, Option<StockChange>), Error> {
+        let id = &stored.sale.id;
+        if self.site.is_some() {
+            return sites::local_units(tx, id, here.number).await;
+        }
+        let open = stock_changes::open_of(tx, id, here.number).await?;
+        let counted = open.first().map(StoredChange::counted);
+        Ok((stored.fields.total, counted))
     }
 
     /// Returns up to `limit` sales, latest end first, after the sale with end `after.0` and id `after.1`.
@@ -280,8 +328,10 @@ impl SaleStore {
             (ends_at_ms.min(INSTANT_MS_MAX + 1), id.as_str())
         });
         let select = sql(SELECT_LIST).number(ends_at_ms).number(ends_at_ms);
+        let here = self.here().await?;
         let rows = self.db.all(select.text(id).number(limit)).await?;
-        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+        let rows = rows.iter().map(|row| stored(row, here));
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Returns up to `limit` listed sales that end after `ended_after_ms`, earliest start first.
@@ -290,9 +340,11 @@ impl SaleStore {
         ended_after_ms: u64,
         limit: usize,
     ) -> Result<Vec<StoredSale>, SqlError> {
+        let here = self.here().await?;
         let select = sql(SELECT_LISTED).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+        let rows = rows.iter().map(|row| stored(row, here));
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Lists or unlists a sale, at any time.
@@ -308,23 +360,29 @@ impl SaleStore {
         ended_after_ms: u64,
         limit: usize,
     ) -> Result<Vec<StoredSale>, SqlError> {
+        let here = self.here().await?;
         let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
-        rows.iter().map(|row| Ok(stored(row)?)).collect()
+        rows.iter().map(|row| Ok(stored(row, here)?)).collect()
     }
 
     /// Returns up to `limit` warmed sales that end after `ended_after_ms`, by start time. Each has the version of its
-    /// orders and stock changes, and the total number of order changes.
+    /// orders and stock changes, and the total number of order changes. None is returned while the fence of this origin's
+    /// site is closed.
     pub async fn running(
         &self,
         ended_after_ms: u64,
         limit: usize,
     ) -> Result<Vec<(StoredSale, [u64; 2])>, SqlError> {
+        let here = self.here().await?;
+        if !here.is_open() {
+            return Ok(Vec::new());
+        }
         let select = sql(SELECT_RUNNING).number(ended_after_ms).number(limit);
         let rows = self.db.all(select).await?;
         let sale = |row: &Row| {
             let versions = [row.number("version")?, row.number("order_changes")?];
-            Ok((stored(row)?, versions))
+            Ok((stored(row, here)?, versions))
         };
         rows.iter().map(sale).collect()
     }
@@ -339,17 +397,18 @@ impl SaleTotals {
 }
 
 async fn next_catalogue_once(
-    db: &Database,
+    store: &SaleStore,
     ended_after_ms: u64,
     limit: usize,
     now_ms: u64,
 ) -> Result<Catalogue, Error> {
-    let mut tx = db.begin().await?;
+    let mut tx = store.db.begin().await?;
     // Take the version first: it locks the row, so a concurrent call waits and reads the sales after this one.
     let version = next_version(&mut tx, now_ms).await?;
+    let here = store.here_in(&mut tx).await?;
     let select = sql(SELECT_CATALOGUE).number(ended_after_ms).number(limit);
     let rows = tx.all(select).await?;
-    let sales = rows.iter().map(|row| Ok(stored(row)?.sale));
+    let sales = rows.iter().map(|row| Ok(stored(row, here)?.sale));
     let sales = sales.collect::<Result<_, Error>>()?;
     let switch = tx.one(sql(SELECT_SETTING).text(GLOBAL_SWITCH)).await?;
     let switch = switch.map_or(Ok(SaleState::default()), |row| parse_state(&row, "value"))?;
@@ -424,7 +483,7 @@ async fn create_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<Create
 async fn update_once(db: &Database, new: &NewSale, now_ms: u64) -> Result<UpdateOutcome, Error> {
     let mut tx = db.begin().await?;
     let tenant = held_by(&mut tx, new.id.as_str()).await?;
-    let Some(old) = select_one(&mut tx, &new.id).await? else {
+    let Some(old) = select_one(&mut tx, &new.id, LocalFence::ALONE).await? else {
         return Ok(UpdateOutcome::Unknown);
     };
     if let Some(refusal) = refusal(&mut tx, &old, new, now_ms).await? {
@@ -494,9 +553,35 @@ async fn is_drawing(
 }
 
 /// Reads a sale in a transaction.
-pub(super) async fn select_one(tx: &mut Tx, id: &SaleId) -> Result<Option<StoredSale>, Error> {
+pub(super) async fn select_one(
+    tx: &mut Tx,
+    id: &SaleId,
+    here: LocalFence,
+) -> Result<Option<StoredSale>, Error> {
     let row = tx.one(sql(SELECT_ONE).text(id.as_str())).await?;
-    row.as_ref().map(stored).transpose()
+    row.as_ref().map(|row| stored(row, here)).transpose()
+}
+
+/// Reads the sale of a claim, and whether the fence of the claim's shard is closed. No fence changes until the
+/// transaction ends. One statement, so that sites cost no call.
+pub(super) async fn select_for_claim(
+    tx: &mut Tx,
+    id: &SaleId,
+    shard: u32,
+) -> Result<Option<(StoredSale, bool)>, Error> {
+    let select = match tx {
+        Tx::Sqlite(_) => SELECT_FOR_CLAIM,
+        Tx::MySql(_) => SELECT_FOR_CLAIM_SHARED,
+    };
+    let row = tx
+        .one(sql(select).number(fence_of(shard)).text(id.as_str()))
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let state = row.maybe_text("fence_state")?;
+    let state = state.map(|state| sites::parse_state(&state)).transpose()?;
+    // Nobody has sold under a fence that does not exist.
+    let is_closed = state.is_none_or(|state| state == FenceState::Closed);
+    Ok(Some((stored(&row, LocalFence::ALONE)?, is_closed)))
 }
 
 async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
@@ -504,11 +589,12 @@ async fn has_outcomes(tx: &mut Tx, id: &SaleId) -> Result<bool, Error> {
     Ok(row.is_some())
 }
 
-pub(super) fn stored(row: &Row) -> Result<StoredSale, Error> {
+/// Reads a sale as the site with the fence `here` sells it.
+pub(super) fn stored(row: &Row, here: LocalFence) -> Result<StoredSale, Error> {
     let fields = SaleFields::read(row)?;
     let remaining = row.number("remaining")?;
     Ok(StoredSale {
-        sale: sale(row, &fields, band(row, &fields, remaining)?)?,
+        sale: sale(row, &fields, band(row, &fields, remaining)?, here)?,
         fields,
         topped_up: row.number("topped_up")?,
         withdrawn: row.number("withdrawn")?,
@@ -530,13 +616,13 @@ fn band(row: &Row, fields: &SaleFields, remaining: u64) -> Result<Band, Error> {
     })
 }
 
-fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
+fn sale(row: &Row, fields: &SaleFields, band: Band, here: LocalFence) -> Result<Sale, Error> {
     Ok(Sale {
         id: sale_id(row, "id")?,
         starts_at_ms: fields.starts_at_ms,
         ends_at_ms: fields.ends_at_ms,
         shards: row.number("shards")?,
-        first_shard: 0,
+        first_shard: here.first_shard(),
         user_cap: fields.user_cap,
         state: parse_state(row, "state")?,
         reservation: fields.reservation.is_some(),
@@ -548,7 +634,7 @@ fn sale(row: &Row, fields: &SaleFields, band: Band) -> Result<Sale, Error> {
             static_page: row.flag("static_page")?,
         },
         sku: fields.sku.clone(),
-        cold: row.maybe("warmed_at_ms")?.is_none(),
+        cold: row.maybe("warmed_at_ms")?.is_none() || !here.is_open(),
         band,
         paused: row.maybe("paused_at_ms")?.is_some(),
     })

@@ -6,6 +6,7 @@ use weir_base::id::SaleId;
 use super::sales::{select_sales, stored};
 use super::{SaleStore, StoredSale};
 use crate::model::sale::INSTANT_MS_MAX;
+use crate::model::site::LocalFence;
 use weir_origin_core::sql::{SqlError, Tx, sql};
 use weir_origin_core::tenants::{Count, LimitExceeded, Limits, NameRange};
 
@@ -60,7 +61,8 @@ impl TenantStore<'_> {
         let select = sql(SELECT_LIST).text(names.first()).text(names.end());
         let select = select.number(ends_at_ms).number(ends_at_ms);
         let rows = self.0.db.all(select.text(id).number(limit)).await?;
-        Ok(rows.iter().map(stored).collect::<Result<_, _>>()?)
+        let rows = rows.iter().map(|row| stored(row, LocalFence::ALONE));
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 }
 

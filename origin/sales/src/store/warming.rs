@@ -2,8 +2,8 @@
 
 use weir_base::id::SaleId;
 
-use super::SaleStore;
 use super::sales::sale_id;
+use super::{SaleStore, sites};
 use weir_origin_core::sql::{SqlError, retried, sql};
 
 const SELECT_DUE: &str = "
@@ -45,10 +45,14 @@ impl WarmingStore<'_> {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Records that a sale's stock is in Redis, unless that is recorded already.
-    pub async fn mark_warmed(self, id: &SaleId, now_ms: u64) -> Result<(), SqlError> {
+    /// Records that a sale's stock is in Redis, unless that is recorded already. Returns `false` if another site has to
+    /// load it.
+    pub async fn mark_warmed(self, id: &SaleId, now_ms: u64) -> Result<bool, SqlError> {
+        if self.0.site.is_some() {
+            return Ok(retried(|| sites::mark_loaded(self.0, id, now_ms)).await?);
+        }
         let mark = || sql(MARK_WARMED).number(now_ms).text(id.as_str());
         retried(|| self.0.db.execute(mark())).await?;
-        Ok(())
+        Ok(true)
     }
 }

@@ -56,7 +56,9 @@ impl Orders {
         if matches!(shortage, Shortage::UserCap | Shortage::Barred) {
             let existing = self.release_in_sql(ticket).await?;
             let outcome = self.follow_claim(ticket, existing).await;
-            if shortage == Shortage::UserCap {
+            // With sites, the user's other orders may be at another site: Redis here has lost nothing. A correction
+            // would delete an ended order that Redis has not followed, and its unit with it.
+            if shortage == Shortage::UserCap && self.io.sites == 1 {
                 // If this fails, the next claim is refused again.
                 let _ = self.verifier().correct(ticket.shard, &ticket.user).await;
             }
