@@ -37,6 +37,8 @@ use crate::sales::draw::check::CheckDrawCommand;
 use crate::sales::lost_orders::cli::LostOrdersCommand;
 #[cfg(feature = "sales")]
 use crate::sales::model::payment::Payments;
+#[cfg(feature = "sales")]
+use crate::sales::sites::SiteCommand;
 use crate::secret::{self, KeyNames, SecretError, Variables};
 #[cfg(feature = "shard-proxy")]
 use crate::shard_proxy::ShardProxyCommand;
@@ -226,6 +228,9 @@ pub enum Command {
     /// Show orders that SQL has lost, and accept or restore them, through the admin port of a running origin
     #[cfg(feature = "sales")]
     LostOrders(LostOrdersCommand),
+    /// Show and change the sites that sell from several Redis
+    #[cfg(feature = "sales")]
+    Site(SiteCommand),
     /// Run a Redis-compatible proxy for stock and click limits in edge objects
     #[cfg(feature = "shard-proxy")]
     ShardProxy(ShardProxyCommand),

@@ -66,6 +66,12 @@ pub fn run(config: &Config) -> Result<ExitCode> {
             let output = runtime()?.block_on(done)?;
             std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?;
         }
+        #[cfg(feature = "sales")]
+        Some(Command::Site(command)) => {
+            let done = domains::sales::site(config, command);
+            let output = runtime()?.block_on(done)?;
+            std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?;
+        }
         Some(Command::Openapi) => {
             std::io::Write::write_all(&mut std::io::stdout(), crate::openapi::text().as_bytes())?;
         }

@@ -13,6 +13,7 @@ use super::risk::{HttpScorer, HttpSettings, RiskScorer, Rules};
 use super::store::{HoldRules, SaleStore};
 use crate::jobs::archive::ArchiveRules;
 use crate::model::payment::{PLACE, Payments};
+use crate::model::site::SiteName;
 use weir_origin_core::clock::now_ms;
 use weir_origin_core::http::webhook::WebhookSender;
 use weir_origin_core::outbox::{ChangeWebhook, OutboxTimes, Sinks};
@@ -97,6 +98,10 @@ pub struct SaleConfig {
     /// Archive an ended sale and remove it from Redis after this long, in milliseconds; 0: never
     #[arg(long, env = "WEIR_ARCHIVE_AFTER_MS", default_value_t = 24 * 60 * 60 * 1_000)]
     pub archive_after_ms: u64,
+
+    /// Name of this origin's site, if sales are sold from several sites with a Redis each; lowercase letters, digits and -
+    #[arg(long, env = "WEIR_SITE", conflicts_with = "stock_in_objects")]
+    pub site: Option<SiteName>,
 
     /// Keep the stock of all sales in edge objects; --redis-url names the `shard-proxy` in front of them
     #[arg(long, env = "WEIR_STOCK_IN_OBJECTS")]
@@ -189,7 +194,9 @@ impl SaleConfig {
     /// # Errors
     /// Names the invalid flag.
     pub fn store(&self, database: Database) -> Result<SaleStore> {
-        let store = SaleStore::new(database).with_sinks(self.sinks());
+        let store = SaleStore::new(database)
+            .with_sinks(self.sinks())
+            .at_site(self.site.clone());
         let has_check = self.risk_url.is_some() || self.risk_rules.is_some();
         match self.risk_fail {
             RiskFail::Open => Ok(store),

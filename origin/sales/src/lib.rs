@@ -19,6 +19,7 @@
 //! | [`risk`] | scores users with reservations, and blocks some |
 //! | [`status`], [`stock_balance`] | a sale's state in SQL and Redis, and its balance |
 //! | [`listing`] | the public list of sales |
+//! | [`sites`] | `weir-origin site`: shows, fails, drains and joins sites |
 //! | [`verdicts`] | decision counts from gateways |
 //! | [`by_sale`] | metrics per sale |
 //! | [`metrics`], [`config`] | metrics, settings |
@@ -41,6 +42,7 @@ pub mod model;
 pub mod order_admin;
 pub mod orders;
 pub mod risk;
+pub mod sites;
 pub mod status;
 pub mod stock_balance;
 pub mod store;

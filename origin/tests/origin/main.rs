@@ -71,6 +71,7 @@ mod settings;
 mod shard_proxy;
 mod shop;
 mod silent_cluster;
+mod sites;
 mod stock_changes;
 mod store;
 mod switches;

@@ -147,6 +147,8 @@ pub(crate) async fn open(
     redis: Redis,
 ) -> Result<Origin> {
     #[cfg(feature = "sales")]
+    sales::join_site(config, secrets, &database).await?;
+    #[cfg(feature = "sales")]
     let origin = sales::open(config, secrets, files.scorer, database, redis)?;
     #[cfg(not(feature = "sales"))]
     let origin = Origin::of(database, redis, crate::metrics::Metrics::default());

@@ -15,7 +15,7 @@ use crate::access::AuthLayer;
 use crate::config::{Config, Secrets};
 use crate::http::{Component, HeartbeatTimeouts, Loop};
 use crate::metrics::Metrics;
-use crate::origin::Origin;
+use crate::origin::{Origin, open_database};
 use crate::outbox::{OutboxTimes, Sink, SinkName};
 use crate::redis::Redis;
 use crate::sales::config::CLAIM_SECRET;
@@ -24,6 +24,7 @@ use crate::sales::metrics::SaleMetrics;
 use crate::sales::model::payment::Payments;
 use crate::sales::orders::SqlLimits;
 use crate::sales::risk::RiskScorer;
+use crate::sales::sites::{self, SiteCommand};
 use crate::sales::store::{HoldRules, SaleStore};
 use crate::sales::{self, Sales};
 use crate::sql::Database;
@@ -110,6 +111,32 @@ impl Origin {
         self.sales.sales = change(self.sales.sales);
         self
     }
+}
+
+/// Joins the origin's site at its first start.
+///
+/// # Errors
+/// When SQL does not answer, or sales on this database are sold from sites and the origin has none.
+pub(crate) async fn join_site(
+    config: &Config,
+    secrets: &Secrets,
+    database: &Database,
+) -> Result<()> {
+    if secrets.claim_keys.is_none() {
+        return Ok(());
+    }
+    sites::join_or_refuse(database, config.sales.site.as_ref())
+        .await
+        .context("--site")
+}
+
+/// Runs `weir-origin site`. Returns the text to print.
+pub(crate) async fn site(config: &Config, command: &SiteCommand) -> Result<String> {
+    let database = open_database(&config.database_url).await;
+    let database = database.context("--database-url")?;
+    let output = sites::run(&database, command).await;
+    database.close().await;
+    output
 }
 
 /// Builds an origin with sales from the flags.

@@ -542,7 +542,8 @@ pub(super) async fn mark_loaded(
     Ok(true)
 }
 
-/// The outcome of a transfer: `units` have left its source.
+/// The outcome of a transfer: `units` have left its source. Only those move that SQL has not sold there. Redis has given
+/// up more if it had lost data; the reconciler adds these to the source again.
 pub(super) async fn end_transfer(
     tx: &mut Tx,
     transfer: &StoredChange,
@@ -550,10 +551,13 @@ pub(super) async fn end_transfer(
     units: i64,
     now_ms: u64,
 ) -> Result<(), Error> {
+    let sale = &transfer.sale;
+    let stocks = stocks_in(tx, sale).await?;
+    let source = stocks.iter().find(|stock| stock.fence == transfer.fence);
+    let units = units.min(source.map_or(0, FenceStock::unsold));
     if units <= 0 {
         return Ok(());
     }
-    let sale = &transfer.sale;
     allot(tx, sale, transfer.fence, -units).await?;
     let fences = shared_fences(tx).await?;
     let is_closed = |fence: &StoredFence| fence.number == to && fence.state == FenceState::Closed;

@@ -6,6 +6,7 @@ use weir_sale::idempotency::AttemptTag;
 use weir_sale::ledger::{Audit, Checks, ClaimReply, ClaimTerms};
 use weir_sale::redis::{claim, keys};
 use weir_sale::shard::home_shard;
+use weir_sale::site::first_shard;
 use weir_scripts::{Call, Script};
 
 use super::*;
@@ -67,6 +68,25 @@ impl World {
         let reply = self.try_terms(sale, shard, name, None, terms, now_ms());
         let claimed = self.ticket(sale, name, reply.await);
         claimed.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// Claims a unit like a gateway of a site that sells under this fence.
+    pub async fn claim_under(
+        &self,
+        fence: u32,
+        sale: &str,
+        name: &str,
+    ) -> Result<Ticket, ClaimReply> {
+        let terms = ClaimTerms {
+            ttl_ms: CLAIM_TTL_MS,
+            user_cap: 1,
+            quantity: 1,
+            checks: Checks::default(),
+        };
+        let shard = first_shard(fence) + home_shard(&user(name), SHARDS);
+        let reply = self.try_terms(sale, shard, name, None, terms, now_ms());
+        let ticket = self.ticket(sale, name, reply.await)?;
+        Ok(Ticket { shard, ..ticket })
     }
 
     /// The reply to a gateway's claim request now.

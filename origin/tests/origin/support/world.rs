@@ -24,7 +24,9 @@ use weir_origin::outbox::Sinks;
 use weir_origin::redis::Redis;
 use weir_origin::sales::jobs::archive::{ArchiveRules, Archiver};
 use weir_origin::sales::model::payment::Payments;
+use weir_origin::sales::model::site::SiteName;
 use weir_origin::sales::orders::SqlLimits;
+use weir_origin::sales::sites::join_or_refuse;
 use weir_origin::sales::store::{HoldRules, SaleStore};
 use weir_origin::sql::Database;
 
@@ -371,6 +373,38 @@ impl World {
             prefix,
             dir,
             database_url,
+        }
+    }
+
+    /// An origin of this site, on its Redis and the database of all sites.
+    pub async fn at_site(site: &str, redis_url: &str, database_url: &str) -> Self {
+        Self::of_site(Some(site.parse().unwrap()), redis_url, database_url).await
+    }
+
+    /// An origin without a site, on this Redis and this database.
+    pub async fn alone(redis_url: &str, database_url: &str) -> Self {
+        Self::of_site(None, redis_url, database_url).await
+    }
+
+    async fn of_site(site: Option<SiteName>, redis_url: &str, database_url: &str) -> Self {
+        let database = open_database(database_url).await.unwrap();
+        let redis = Redis::new(redis_url, "weir").unwrap();
+        let ring = KeyRing::new(vec![key()]).unwrap();
+        join_or_refuse(&database, site.as_ref()).await.unwrap();
+        let store = SaleStore::new(database.clone()).at_site(site);
+        let limits = SqlLimits::default();
+        let origin = Origin::with_store(database, store, redis, ring, limits);
+        let origin = origin.with_payments(payments());
+        Self {
+            _links: None,
+            events: None,
+            app: origin.public_routes(),
+            admin: origin.admin_routes(AdminToken::new(TOKEN).unwrap()),
+            redis_url: redis_url.to_owned(),
+            origin,
+            prefix: "weir".to_owned(),
+            dir: tempfile::tempdir().unwrap(),
+            database_url: database_url.to_owned(),
         }
     }
 

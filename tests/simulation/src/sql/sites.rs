@@ -302,8 +302,16 @@ impl Sql {
         });
     }
 
-    /// The outcome of a transfer: `units` have left the source.
+    /// The outcome of a transfer: `units` have left the source. Only those move that SQL has not sold there. Redis has
+    /// given up more if it had lost data; the reconciler adds these to the source again.
     pub(super) fn end_transfer(&mut self, from: u32, to: u32, units: i64) {
+        let unsold = (self.allotment(from) - self.ordered_at(from)).max(0);
+        let given = units;
+        let units = match self.mutation {
+            Some(Mutation::SoldUnitsMoved) => given,
+            _ => given.min(unsold),
+        };
+        self.has_kept_units |= units != given;
         if units == 0 {
             return;
         }
