@@ -144,6 +144,8 @@ pub struct SqlFacts {
     pub variables: BTreeMap<String, String>,
     /// The sales that wait for an operator's decision.
     pub paused: Vec<PausedSale>,
+    /// The number of different Redis that origins of each site use; the name is empty for origins without a site.
+    pub redis_by_site: Vec<(String, u64)>,
 }
 
 /// A sale that is paused because SQL has lost orders of it.

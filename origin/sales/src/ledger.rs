@@ -580,6 +580,16 @@ impl Ledger {
         Ok(publish::parse(&self.redis.run(&call).await?)?)
     }
 
+    /// The random name of this Redis. The first origin that asks gives it `new`.
+    pub async fn identity(&self, new: &str) -> Result<String, CallError> {
+        let key = keys::identity(self.redis.prefix());
+        let mut set = redis::cmd("SET");
+        self.redis.send(set.arg(&key).arg(new).arg("NX")).await?;
+        let name = self.redis.send(redis::cmd("GET").arg(&key)).await?;
+        redis::from_redis_value(name)
+            .map_err(|error| CallError::unexpected("invalid reply of GET", error.to_string()))
+    }
+
     /// Prefix of all keys.
     pub(crate) fn key_prefix(&self) -> &str {
         self.redis.prefix()

@@ -61,6 +61,7 @@ use jobs::archive::{ArchiveRules, Archiver};
 use jobs::catalogue::Publisher;
 use jobs::rebuild::Rebuilder;
 use jobs::reconcile::Reconciler;
+use jobs::redis_identity::RedisReporter;
 use jobs::regular::Jobs;
 use jobs::sites::SiteMover;
 use ledger::Ledger;
@@ -205,6 +206,7 @@ impl Sales {
             tokio::spawn(self.reconciler().run(stop.clone())),
             tokio::spawn(self.jobs().run(stop.clone())),
             tokio::spawn(self.archiver().run(stop.clone())),
+            tokio::spawn(self.redis_reporter().run(stop.clone())),
         ];
         tasks.extend(task);
         if let Some(mover) = self.site_mover() {
@@ -278,6 +280,14 @@ impl Sales {
             holds: self.holds,
             metrics: self.metrics.clone(),
             reported_unloaded: Arc::default(),
+        }
+    }
+
+    /// Reports to SQL which Redis this origin uses; [run](RedisReporter::run) it once.
+    pub fn redis_reporter(&self) -> RedisReporter {
+        RedisReporter {
+            store: self.store.clone(),
+            ledger: self.ledger.clone(),
         }
     }
 

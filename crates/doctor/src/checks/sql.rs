@@ -22,6 +22,7 @@ pub(super) fn check(subject: &Subject<'_>, findings: &mut Vec<Diagnostic>) {
         return;
     }
     findings.extend(sql.paused.iter().map(paused));
+    findings.extend(sql.redis_by_site.iter().filter_map(several_redis));
     findings.extend(flushes(sql));
     // Galera acknowledges a transaction only when every node has it.
     if sql.is_on("log_bin") && !sql.is_on("wsrep_on") {
@@ -50,6 +51,22 @@ fn paused(sale: &PausedSale) -> Diagnostic {
         ),
         format!("run weir-origin lost-orders {id}, then decide: docs/runbook.md#weirsalepaused"),
     )
+}
+
+/// Origins that share sales must share their Redis, unless each Redis is a site.
+fn several_redis((site, count): &(String, u64)) -> Option<Diagnostic> {
+    let origins = match site.as_str() {
+        "" => "its origins without a site".to_owned(),
+        site => format!("its origins of site \"{site}\""),
+    };
+    (*count > 1).then(|| {
+        Diagnostic::error(
+            "sql-several-redis",
+            "SQL",
+            format!("{origins} use {count} different Redis or key prefixes: each sells all units of a sale"),
+            "give all of them the same WEIR_REDIS_URL and WEIR_KEY_PREFIX, or set WEIR_SITE to a different name at each site: docs/two-sites.md",
+        )
+    })
 }
 
 fn flushes(sql: &SqlFacts) -> Option<Diagnostic> {

@@ -16,6 +16,11 @@ pub fn catalogue(prefix: &str) -> Vec<u8> {
     format!("{prefix}:catalogue").into_bytes()
 }
 
+/// The key of the random name of this Redis, by which origins know that they use the same one.
+pub fn identity(prefix: &str) -> Vec<u8> {
+    format!("{prefix}:identity").into_bytes()
+}
+
 /// The key of a solved challenge, by the name of its solutions.
 pub fn challenge(prefix: &str, name: &[u8; NAME_LEN]) -> Vec<u8> {
     format!("{prefix}:challenge:{:032x}", u128::from_be_bytes(*name)).into_bytes()
@@ -275,5 +280,6 @@ mod tests {
             assert_eq!(key, format!("weir:{{s-1:3}}:{name}").into_bytes());
         }
         assert_eq!(catalogue("weir"), b"weir:catalogue");
+        assert_eq!(identity("weir"), b"weir:identity");
     }
 }

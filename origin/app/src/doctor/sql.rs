@@ -48,6 +48,10 @@ async fn read(config: &Config, facts: &mut SqlFacts, has_variables: bool) -> any
     #[cfg(feature = "sales")]
     {
         facts.paused = paused(config, &database).await?;
+        let store = crate::sales::store::SaleStore::new(database.clone());
+        // A database that no origin has opened yet has no such table.
+        let seen = store.sites().redis_by_site(crate::clock::now_ms()).await;
+        facts.redis_by_site = seen.unwrap_or_default();
     }
     database.close().await;
     Ok(())
@@ -72,7 +76,7 @@ async fn paused(
     use crate::sales::store::SaleStore;
     use crate::sales::verify::Verifier;
 
-    let store = SaleStore::new(database.clone());
+    let store = SaleStore::new(database.clone()).at_site(config.sales.site.clone());
     // A database that no origin has opened yet has no such tables.
     let Ok(ids) = store.pauses().paused().await else {
         return Ok(vec![]);

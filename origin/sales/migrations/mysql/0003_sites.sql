@@ -1,4 +1,4 @@
--- Sites: one sale is sold from several Redis. Without sites, both tables are empty.
+-- Sites: one sale is sold from several Redis. Without sites, the first two tables are empty.
 -- ../sqlite has the same tables: change both.
 
 -- The numbers under which sites sell. A site that returns gets a new number.
@@ -35,3 +35,12 @@ ALTER TABLE stock_changes ADD COLUMN to_fence BIGINT;
 -- 'transfer': units leave `fence` for `to_fence`. 'arrival': units of another fence arrive.
 ALTER TABLE stock_changes ADD COLUMN reason VARCHAR(16) NOT NULL DEFAULT 'operator'
     CHECK (reason IN ('operator', 'transfer', 'arrival'));
+
+-- Each Redis that an origin has used lately. Two of one site are a mistake, which `weir-origin doctor` finds.
+CREATE TABLE redis_seen (
+    -- The random name in this Redis.
+    identity   VARCHAR(32) NOT NULL PRIMARY KEY,
+    -- The site of the origin; empty without sites.
+    site       VARCHAR(32) NOT NULL,
+    seen_at_ms BIGINT NOT NULL
+) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -5,5 +5,6 @@ pub mod catalogue;
 pub mod list_changes;
 pub mod rebuild;
 pub mod reconcile;
+pub mod redis_identity;
 pub mod regular;
 pub mod sites;

@@ -261,7 +261,7 @@ impl UserSelection<'_, '_> {
 }
 
 /// Unique name of this rebuild for its leases. Falls back to the time if there are no random numbers.
-fn token() -> String {
+pub(super) fn token() -> String {
     let mut bytes = [0; 8];
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bytes = weir_origin_core::clock::now_ms().to_be_bytes();

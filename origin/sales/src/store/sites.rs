@@ -111,6 +111,18 @@ const FORGET_CLOSED: &str = "
             WHERE fences.state = 'closed'
         ) AS closed)";
 
+const SEE_REDIS: &str = "UPDATE redis_seen SET site = ?, seen_at_ms = ? WHERE identity = ?";
+
+const INSERT_REDIS: &str = "INSERT INTO redis_seen (site, seen_at_ms, identity) VALUES (?, ?, ?)";
+
+const FORGET_REDIS: &str = "DELETE FROM redis_seen WHERE seen_at_ms < ?";
+
+const SELECT_REDIS: &str = "
+    SELECT site, COUNT(*) AS count FROM redis_seen WHERE seen_at_ms >= ? GROUP BY site ORDER BY site";
+
+/// How long a Redis counts as used after an origin has last reported it, in milliseconds.
+const REDIS_USED_MS: u64 = 60_000;
+
 /// A fence of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFence {
@@ -288,6 +300,26 @@ impl SiteStore<'_> {
             return Ok(LoadTurn::Here);
         }
         Ok(retried(|| begin_load_once(self.0, sale)).await?)
+    }
+
+    /// Records that this origin uses the Redis with this name.
+    pub async fn see_redis(self, identity: &str, now_ms: u64) -> Result<(), SqlError> {
+        let site = self.0.site.as_ref().map_or("", SiteName::as_str);
+        let with = |statement| sql(statement).text(site).number(now_ms).text(identity);
+        if self.0.db.execute(with(SEE_REDIS)).await? == 0 {
+            self.0.db.insert(with(INSERT_REDIS)).await?;
+        }
+        let forget = sql(FORGET_REDIS).number(now_ms.saturating_sub(REDIS_USED_MS));
+        self.0.db.execute(forget).await?;
+        Ok(())
+    }
+
+    /// The number of different Redis that origins of each site use now; the name is empty without sites.
+    pub async fn redis_by_site(self, now_ms: u64) -> Result<Vec<(String, u64)>, SqlError> {
+        let select = sql(SELECT_REDIS).number(now_ms.saturating_sub(REDIS_USED_MS));
+        let rows = self.0.db.all(select).await?;
+        let count = |row: &Row| Ok((row.text("site")?, row.number("count")?));
+        Ok(rows.iter().map(count).collect::<Result<_, Error>>()?)
     }
 
     /// Deletes what Redis has to follow of orders of closed fences.
