@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use serde_json::{Value, json};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Row};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use weir_origin::clock::now_ms;
@@ -12,12 +14,14 @@ use weir_origin::origin::open_database;
 use weir_origin::sales::model::site::SiteName;
 use weir_origin::sales::sites;
 use weir_origin::sales::stock_balance::StockBalance;
-use weir_origin::sales::store::{SiteOutcome, SiteRefusal};
+use weir_origin::sales::store::{OrderOutcome, SiteOutcome, SiteRefusal};
 use weir_sale::ledger::ClaimReply;
 use weir_sale::redis::catalogue;
 use weir_sale::sale::{Band, Sale};
 use weir_sale::site::{FenceState, FenceStock};
+use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::RedisServer;
+use weir_stack::report::SilentReporter;
 
 use crate::support::{Backing, World, backing, id, mysql_url, redis, sale_json};
 
@@ -598,4 +602,106 @@ async fn commands_show_and_change_sites() {
     assert!(Config::try_parse_from(["weir-origin", "site", "fail", "B!"]).is_err());
     assert!(Config::try_parse_from(["weir-origin", "--site", ""]).is_err());
     assert!(sites.dir.path().exists());
+}
+
+/// An order that has read the fence is committed before the fence is closed: SQL never has an order of a fence that was
+/// closed before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_a_fence_waits_for_orders_that_have_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = mysql_url().await;
+    let sites = Sites::on(dir, url.clone()).await;
+    let [a, b] = &sites.worlds;
+    a.sale("s", 8).await;
+    let ticket = a.claim_under(0, "s", "alice").await.unwrap();
+    // The order waits for the sale's stock, which it takes last.
+    let mut blocker = MySqlConnection::connect(&url).await.unwrap();
+    let lock = ["BEGIN", "UPDATE stock SET remaining = remaining"];
+    for statement in lock {
+        sqlx::raw_sql(statement).execute(&mut blocker).await.unwrap();
+    }
+    let store = a.origin.sales().store().clone();
+    let placed = tokio::spawn(async move { store.claims().place(&ticket, now_ms()).await });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let store = b.origin.sales().store().clone();
+    let failed = tokio::spawn(async move { store.sites().fail(&site("a"), now_ms()).await });
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert!(!placed.is_finished() && !failed.is_finished());
+    sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.unwrap();
+    let placed = placed.await.unwrap().unwrap();
+    assert!(matches!(placed, OrderOutcome::New(_)), "{placed:?}");
+    assert!(matches!(failed.await.unwrap().unwrap(), SiteOutcome::Done(_)));
+    sites.settle(&[1]).await;
+    sites.check(&[1], 8).await;
+}
+
+/// An admitted request costs as many statements and Redis calls with two sites as without sites.
+#[tokio::test]
+async fn sites_cost_an_order_no_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let tool = weir_stack::tools::MariaDb::find_or_get(&mut SilentReporter).unwrap();
+    let log = dir.path().join("mariadb.log");
+    let port = weir_stack::ports::free().unwrap();
+    let server = MariaDbServer::start(&tool, port, dir.path(), &log).await.unwrap();
+    let mut sql = MySqlConnection::connect(&server.url("")).await.unwrap();
+    for name in ["alone", "sited"] {
+        let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
+        sqlx::raw_sql(create).execute(&mut sql).await.unwrap();
+    }
+    let calls_of_order = async |world: &World, redis: &RedisServer, user: &str| {
+        let ticket = world.claim_under(0, "s", user).await.unwrap();
+        let mut counted = MySqlConnection::connect(&server.url("")).await.unwrap();
+        let mut executed = async || {
+            let query = "SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'";
+            let row = sqlx::raw_sql(query).fetch_one(&mut counted).await.unwrap();
+            row.get::<String, _>(1).parse::<i64>().unwrap()
+        };
+        let calls = async || -> i64 {
+            let calls = redis.command_calls().await.unwrap();
+            let calls = calls.iter().filter(|(name, _)| !["info", "hello", "client"].iter().any(|own| name.starts_with(own)));
+            calls.map(|(_, count)| i64::try_from(*count).unwrap()).sum()
+        };
+        let before = (executed().await, calls().await);
+        assert_eq!(world.order(&ticket).await.status, 201);
+        (executed().await - before.0, calls().await - before.1)
+    };
+    let alone_redis = redis(&tempfile::tempdir_in(dir.path()).unwrap()).await;
+    let alone = World::alone(&alone_redis.url(), &server.url("alone")).await;
+    alone.sale("s", 8).await;
+    let sites = Sites::on(tempfile::tempdir().unwrap(), server.url("sited")).await;
+    sites.worlds[0].sale("s", 8).await;
+    let mut costs = Vec::new();
+    // The first order of each shard inserts a row, and loads the scripts.
+    for user in ["alice", "alice2", "bob", "carol", "dave", "erin"] {
+        let alone = calls_of_order(&alone, &alone_redis, user).await;
+        let sited = calls_of_order(&sites.worlds[0], &sites.redis[0], user).await;
+        costs.push((alone, sited));
+    }
+    let ((statements, calls), _) = costs[5];
+    assert!(statements > 5 && calls > 0, "{costs:?}");
+    assert!(costs.iter().all(|(alone, sited)| alone == sited), "{costs:?}");
+}
+
+#[tokio::test]
+async fn redis_of_two_origins_without_sites_are_found() {
+    let sites = Sites::new().await;
+    let store = sites.worlds[0].origin.sales().store();
+    let report = async |world: &World| {
+        let reporter = world.origin.sales().redis_reporter();
+        reporter.round().await.unwrap();
+    };
+    for world in &sites.worlds {
+        report(world).await;
+        report(world).await;
+    }
+    let by_site = async || store.sites().redis_by_site(now_ms()).await.unwrap();
+    assert_eq!(by_site().await, [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    // A second origin of site b, by mistake on the Redis of nobody else.
+    let dir = tempfile::tempdir().unwrap();
+    let other = redis(&dir).await;
+    let wrong = World::at_site("b", &other.url(), &sites.url).await;
+    report(&wrong).await;
+    assert_eq!(by_site().await, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    let later = store.sites().redis_by_site(now_ms() + 61_000).await.unwrap();
+    assert!(later.is_empty(), "its origins are gone: {later:?}");
 }

@@ -71,12 +71,12 @@ impl Sql {
 impl World {
     /// Opens a test's connection to the database.
     pub async fn sql(&self) -> Sql {
-        match backing() {
-            Backing::SqliteAndSingle => {
+        match self.database_url.starts_with("sqlite:") {
+            true => {
                 let sql = SqliteConnection::connect(&self.database_url).await;
                 Sql::Sqlite(sql.unwrap())
             }
-            Backing::MySqlAndCluster => {
+            false => {
                 let sql = MySqlConnection::connect(&self.database_url).await;
                 Sql::MySql(sql.unwrap())
             }
