@@ -15,7 +15,7 @@ use weir_origin::sales::model::site::SiteName;
 use weir_origin::sales::sites;
 use weir_origin::sales::stock_balance::StockBalance;
 use weir_origin::sales::store::{OrderOutcome, SiteOutcome, SiteRefusal};
-use weir_sale::ledger::ClaimReply;
+use weir_sale::ledger::{ClaimReply, LendReply};
 use weir_sale::redis::catalogue;
 use weir_sale::sale::{Band, Sale};
 use weir_sale::site::{FenceState, FenceStock};
@@ -23,7 +23,7 @@ use weir_stack::mariadb::MariaDbServer;
 use weir_stack::redis::RedisServer;
 use weir_stack::report::SilentReporter;
 
-use crate::support::{Backing, World, backing, id, mysql_url, redis, sale_json};
+use crate::support::{Backing, World, backing, id, mysql_url, redis, sale_json, user};
 
 /// Two sites, and what they share.
 struct Sites {
@@ -331,9 +331,12 @@ async fn drain_lets_holders_order_and_closes_the_site_when_it_is_empty() {
         "a claim is open"
     );
     assert_eq!(a.order(&ticket).await.status, 201);
-    sites.settle(&[0, 1]).await;
-    sites.rounds(&[0, 1], 3).await;
-    assert_eq!(sites.states().await[0].1, FenceState::Closed);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while sites.states().await[0].1 != FenceState::Closed {
+        assert!(Instant::now() < deadline, "{:?}", sites.stocks().await);
+        sites.rounds(&[0, 1], 1).await;
+    }
+    sites.settle(&[1]).await;
     assert_eq!(
         (sites.stock(0).await.units, sites.in_redis(1).await),
         (1, (39, 0))
@@ -407,7 +410,7 @@ async fn every_unit_is_sold_and_only_then_is_the_sale_sold_out() {
                     assert!(Instant::now() < deadline, "{:?}", sites.stocks().await);
                     sites.rounds(&[0, 1], 1).await;
                     // The home shard may be empty while another one of the site has the unit.
-                    sites.spread(1).await;
+                    sites.bring_to(1, &name).await;
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -423,27 +426,21 @@ async fn every_unit_is_sold_and_only_then_is_the_sale_sold_out() {
 }
 
 impl Sites {
-    /// Moves all units of a site to the shards without stock, like its gateways.
-    async fn spread(&self, site: usize) {
+    /// Moves a unit to the home shard of a user from another shard of the site, like its gateways.
+    async fn bring_to(&self, site: usize, name: &str) {
         let sales = self.worlds[site].origin.sales();
         let sale = sales.store().sale(&id("s")).await.unwrap().unwrap().sale;
         let shards = sales.ledger().audits(&sale).await.unwrap();
-        let numbered: Vec<_> = sale.shard_numbers().zip(&shards).collect();
-        for (to, _) in numbered.iter().filter(|(_, shard)| shard.stock == Some(0)) {
-            let lender = numbered.iter().find(|(_, shard)| shard.stock > Some(0));
-            let Some((from, _)) = lender else { return };
-            let lent = sales.ledger().lend(&sale.id, *from, *to, 1).await.unwrap();
-            if let weir_sale::ledger::LendReply::Lent(transfer) = lent {
-                let ledger = sales.ledger();
-                ledger
-                    .deposit(&sale.id, *from, *to, transfer)
-                    .await
-                    .unwrap();
-                ledger
-                    .settle_transfer(&sale.id, *from, *to, transfer.id)
-                    .await
-                    .unwrap();
-            }
+        let home = sale.home_shard(&user(name));
+        let mut numbered = sale.shard_numbers().zip(&shards);
+        let lender = numbered.find(|(number, shard)| *number != home && shard.stock > Some(0));
+        let Some((from, _)) = lender else { return };
+        let ledger = sales.ledger();
+        if let LendReply::Lent(transfer) = ledger.lend(&sale.id, from, home, 1).await.unwrap() {
+            let deposited = ledger.deposit(&sale.id, from, home, transfer);
+            deposited.await.unwrap();
+            let settled = ledger.settle_transfer(&sale.id, from, home, transfer.id);
+            settled.await.unwrap();
         }
     }
 }
@@ -618,7 +615,10 @@ async fn closing_a_fence_waits_for_orders_that_have_read_it() {
     let mut blocker = MySqlConnection::connect(&url).await.unwrap();
     let lock = ["BEGIN", "UPDATE stock SET remaining = remaining"];
     for statement in lock {
-        sqlx::raw_sql(statement).execute(&mut blocker).await.unwrap();
+        sqlx::raw_sql(statement)
+            .execute(&mut blocker)
+            .await
+            .unwrap();
     }
     let store = a.origin.sales().store().clone();
     let placed = tokio::spawn(async move { store.claims().place(&ticket, now_ms()).await });
@@ -627,10 +627,16 @@ async fn closing_a_fence_waits_for_orders_that_have_read_it() {
     let failed = tokio::spawn(async move { store.sites().fail(&site("a"), now_ms()).await });
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert!(!placed.is_finished() && !failed.is_finished());
-    sqlx::raw_sql("ROLLBACK").execute(&mut blocker).await.unwrap();
+    sqlx::raw_sql("ROLLBACK")
+        .execute(&mut blocker)
+        .await
+        .unwrap();
     let placed = placed.await.unwrap().unwrap();
     assert!(matches!(placed, OrderOutcome::New(_)), "{placed:?}");
-    assert!(matches!(failed.await.unwrap().unwrap(), SiteOutcome::Done(_)));
+    assert!(matches!(
+        failed.await.unwrap().unwrap(),
+        SiteOutcome::Done(_)
+    ));
     sites.settle(&[1]).await;
     sites.check(&[1], 8).await;
 }
@@ -642,7 +648,9 @@ async fn sites_cost_an_order_no_call() {
     let tool = weir_stack::tools::MariaDb::find_or_get(&mut SilentReporter).unwrap();
     let log = dir.path().join("mariadb.log");
     let port = weir_stack::ports::free().unwrap();
-    let server = MariaDbServer::start(&tool, port, dir.path(), &log).await.unwrap();
+    let server = MariaDbServer::start(&tool, port, dir.path(), &log)
+        .await
+        .unwrap();
     let mut sql = MySqlConnection::connect(&server.url("")).await.unwrap();
     for name in ["alone", "sited"] {
         let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
@@ -658,7 +666,11 @@ async fn sites_cost_an_order_no_call() {
         };
         let calls = async || -> i64 {
             let calls = redis.command_calls().await.unwrap();
-            let calls = calls.iter().filter(|(name, _)| !["info", "hello", "client"].iter().any(|own| name.starts_with(own)));
+            let calls = calls.iter().filter(|(name, _)| {
+                !["info", "hello", "client"]
+                    .iter()
+                    .any(|own| name.starts_with(own))
+            });
             calls.map(|(_, count)| i64::try_from(*count).unwrap()).sum()
         };
         let before = (executed().await, calls().await);
@@ -667,9 +679,9 @@ async fn sites_cost_an_order_no_call() {
     };
     let alone_redis = redis(&tempfile::tempdir_in(dir.path()).unwrap()).await;
     let alone = World::alone(&alone_redis.url(), &server.url("alone")).await;
-    alone.sale("s", 8).await;
+    alone.sale("s", 80).await;
     let sites = Sites::on(tempfile::tempdir().unwrap(), server.url("sited")).await;
-    sites.worlds[0].sale("s", 8).await;
+    sites.worlds[0].sale("s", 80).await;
     let mut costs = Vec::new();
     // The first order of each shard inserts a row, and loads the scripts.
     for user in ["alice", "alice2", "bob", "carol", "dave", "erin"] {
@@ -679,7 +691,10 @@ async fn sites_cost_an_order_no_call() {
     }
     let ((statements, calls), _) = costs[5];
     assert!(statements > 5 && calls > 0, "{costs:?}");
-    assert!(costs.iter().all(|(alone, sited)| alone == sited), "{costs:?}");
+    assert!(
+        costs.iter().all(|(alone, sited)| alone == sited),
+        "{costs:?}"
+    );
 }
 
 #[tokio::test]
@@ -702,6 +717,10 @@ async fn redis_of_two_origins_without_sites_are_found() {
     let wrong = World::at_site("b", &other.url(), &sites.url).await;
     report(&wrong).await;
     assert_eq!(by_site().await, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
-    let later = store.sites().redis_by_site(now_ms() + 61_000).await.unwrap();
+    let later = store
+        .sites()
+        .redis_by_site(now_ms() + 61_000)
+        .await
+        .unwrap();
     assert!(later.is_empty(), "its origins are gone: {later:?}");
 }

@@ -94,7 +94,9 @@ fn paused_sales_are_found_with_their_lost_orders() {
 #[test]
 fn origins_of_one_site_with_two_redis_are_an_error() {
     let with = |sites: &[(&str, u64)]| {
-        let sites = sites.iter().map(|(site, count)| ((*site).to_owned(), *count));
+        let sites = sites
+            .iter()
+            .map(|(site, count)| ((*site).to_owned(), *count));
         examined(&SqlFacts {
             redis_by_site: sites.collect(),
             ..right()
@@ -103,9 +105,15 @@ fn origins_of_one_site_with_two_redis_are_an_error() {
     assert_eq!(words(&with(&[("a", 1), ("b", 1)])), [""; 0]);
     assert_eq!(words(&with(&[("", 1)])), [""; 0]);
     let [alone, sited] = <[Diagnostic; 2]>::try_from(with(&[("", 2), ("a", 3), ("b", 1)])).unwrap();
-    assert_eq!((alone.check, sited.check), ("sql-several-redis", "sql-several-redis"));
+    assert_eq!(
+        (alone.check, sited.check),
+        ("sql-several-redis", "sql-several-redis")
+    );
     let line = alone.to_string();
-    assert!(line.contains("origins without a site use 2 different Redis"), "{line}");
+    assert!(
+        line.contains("origins without a site use 2 different Redis"),
+        "{line}"
+    );
     assert!(sited.to_string().contains("of site \"a\" use 3"), "{sited}");
 }
 
