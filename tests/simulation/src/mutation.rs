@@ -131,8 +131,6 @@ pub enum Mutation {
     FenceReused,
     /// Draining a site closes its fence at once.
     DrainRefusesHolders,
-    /// The outcome of a transfer moves units that SQL has sold.
-    SoldUnitsMoved,
     /// SQL does not record which fence fills its shards before a sale is warm.
     FillerNotRecorded,
     /// The origin returns the units of cancelled orders to the shards of a closed fence.
@@ -235,7 +233,6 @@ impl Mutation {
         Self::AllotmentNotMoved,
         Self::FenceReused,
         Self::DrainRefusesHolders,
-        Self::SoldUnitsMoved,
         Self::FillerNotRecorded,
         Self::ClosedFenceFollowed,
         Self::SoldOutOfOneSite,

@@ -96,7 +96,7 @@ impl Sql {
     /// The allotment of a fence.
     pub(crate) fn allotment(&self, number: u32) -> i64 {
         match self.warmed_at_ms {
-            None if self.filler == Some(number) => self.total as i64,
+            None if self.filler() == Some(number) => self.total as i64,
             None => 0,
             Some(_) => {
                 let mut fences = self.fences.iter();
@@ -130,6 +130,14 @@ impl Sql {
         Some(self.fences.iter().map(|fence| fence.units).sum())
     }
 
+    /// The fence that fills its shards with all units.
+    fn filler(&self) -> Option<u32> {
+        match self.mutation {
+            Some(Mutation::FillerNotRecorded) => Some(self.heir()),
+            _ => self.filler,
+        }
+    }
+
     /// Records that a fence fills its shards with all units of the sale. `false` if another fence does that, or the sale
     /// is warm.
     ///
@@ -138,12 +146,8 @@ impl Sql {
         if self.warmed_at_ms.is_some() {
             return false;
         }
-        if self.mutation == Some(Mutation::FillerNotRecorded) {
-            self.filler = Some(self.heir());
-            return fence == self.heir();
-        }
         let is_open = |number: &u32| self.state_of(*number) != Some(FenceState::Closed);
-        let filler = self.filler.filter(is_open).unwrap_or(self.heir());
+        let filler = self.filler().filter(is_open).unwrap_or(self.heir());
         if filler == fence {
             self.filler = Some(fence);
         }
@@ -156,7 +160,8 @@ impl Sql {
         if self.warmed_at_ms.is_some() {
             return true;
         }
-        let is_filler = self.filler == Some(fence);
+        let is_recorded = self.mutation != Some(Mutation::FillerNotRecorded);
+        let is_filler = !is_recorded || self.filler == Some(fence);
         if !is_filler || self.state_of(fence) == Some(FenceState::Closed) {
             return false;
         }
@@ -307,10 +312,7 @@ impl Sql {
     pub(super) fn end_transfer(&mut self, from: u32, to: u32, units: i64) {
         let unsold = (self.allotment(from) - self.ordered_at(from)).max(0);
         let given = units;
-        let units = match self.mutation {
-            Some(Mutation::SoldUnitsMoved) => given,
-            _ => given.min(unsold),
-        };
+        let units = given.min(unsold);
         self.has_kept_units |= units != given;
         if units == 0 {
             return;
