@@ -11,7 +11,7 @@
 //! 1. An error without a script name occurs before the command. Redis checks login, permissions, slots, memory and its
 //!    role first, and then runs EVALSHA or refuses it as a whole. Every kind is definite.
 //! 2. Since version 7, Redis appends `script: <digest>, on @user_script:<line>.` to an error of a script that has
-//!    started. Weir's scripts declare no flags (`#!lua`), so Redis starts them on a replica or when its memory is full,
+//!    started, and Valkey `script: on @user_script:<line>.` Weir's scripts declare no flags (`#!lua`), so Redis starts them on a replica or when its memory is full,
 //!    and refuses their first write. `READONLY`, `OOM`, `MISCONF` and `NOREPLICAS` are definite in this form, too:
 //!    Redis checks them only until the script has written (`SCRIPT_WRITE_DIRTY` in `script.c`), and lets a script that
 //!    has written finish. Every other kind may occur after a write: a user who may call `HSET` but not `SET` gets the
@@ -56,15 +56,19 @@ pub enum RefusalKind {
     NoServer,
 }
 
-/// The form in which Redis 7.0 refuses a command within a script.
-const NO_PERMISSION_IN_SCRIPT: &str = "ERR The user executing the script can't";
+/// The forms in which Redis 7.0 and newer versions refuse a command within a script.
+const NO_PERMISSION_IN_SCRIPT: [&str; 2] = [
+    "ERR The user executing the script can't",
+    "ERR ACL failure in script:",
+];
 
 /// The prefixes of errors by kind. A prefix ends at a space, or with the error.
-const BEGINNINGS: [(&str, RefusalKind); 20] = [
+const BEGINNINGS: [(&str, RefusalKind); 21] = [
     ("READONLY", RefusalKind::ReadOnly),
     ("OOM", RefusalKind::OutOfMemory),
     ("NOPERM", RefusalKind::NoPermission),
-    (NO_PERMISSION_IN_SCRIPT, RefusalKind::NoPermission),
+    (NO_PERMISSION_IN_SCRIPT[0], RefusalKind::NoPermission),
+    (NO_PERMISSION_IN_SCRIPT[1], RefusalKind::NoPermission),
     ("WRONGPASS", RefusalKind::WrongPassword),
     // A password for a Redis without one.
     ("ERR AUTH", RefusalKind::WrongPassword),
@@ -131,7 +135,9 @@ impl RefusalKind {
     pub fn is_definite(self, error: &str) -> bool {
         let names_script = error.contains("script:")
             || error.contains("user_script")
-            || error.starts_with(NO_PERMISSION_IN_SCRIPT);
+            || NO_PERMISSION_IN_SCRIPT
+                .iter()
+                .any(|begin| error.starts_with(begin));
         let is_before_writes = matches!(
             self,
             Self::ReadOnly | Self::OutOfMemory | Self::CannotSave | Self::NoReplicas
@@ -198,15 +204,17 @@ impl RefusalKind {
     }
 }
 
-/// Whether an error ends with ` script: <40 hex digits>, on @user_script:<line>.`
+/// Whether an error ends with ` script: <40 hex digits>, on @user_script:<line>.` Valkey has no digest and no comma.
 fn has_script_form(error: &str) -> bool {
     let Some((_, place)) = error.split_once(IN_SCRIPT) else {
         return false;
     };
-    let Some((digest, line)) = place.split_once(", on @user_script:") else {
+    let Some((digest, line)) = place.split_once("on @user_script:") else {
         return false;
     };
-    let is_digest = digest.len() == 40 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digest = digest.strip_suffix(", ").unwrap_or(digest);
+    let is_digest = digest.is_empty()
+        || digest.len() == 40 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     let line = line.strip_suffix('.').unwrap_or_default();
     is_digest && !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -265,7 +273,7 @@ mod tests {
     #[test]
     fn refusal_before_the_script_runs_is_definite() {
         for (beginning, kind) in BEGINNINGS {
-            let is_definite = beginning != NO_PERMISSION_IN_SCRIPT;
+            let is_definite = !NO_PERMISSION_IN_SCRIPT.contains(&beginning);
             assert_eq!(kind.is_definite(beginning), is_definite, "{beginning}");
         }
     }
@@ -282,9 +290,11 @@ mod tests {
             ("CLUSTERDOWN", false),
             ("TRYAGAIN", false),
         ] {
-            let error = format!("{word} no.{PLACE}");
-            let kind = RefusalKind::from_error(&error).unwrap();
-            assert_eq!(kind.is_definite(&error), is_definite, "{error}");
+            for place in [PLACE, " script: on @user_script:1."] {
+                let error = format!("{word} no.{place}");
+                let kind = RefusalKind::from_error(&error).unwrap();
+                assert_eq!(kind.is_definite(&error), is_definite, "{error}");
+            }
         }
     }
 
