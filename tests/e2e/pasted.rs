@@ -52,12 +52,16 @@ admin() { curl -s -o /dev/null -X "$1" "$ADMIN$2" -H "authorization: Bearer $TOK
 "#;
 
 /// Documents whose blocks need the set-up, with the preparation of each.
-const GUIDES: [(&str, &str); 9] = [
+const GUIDES: [(&str, &str); 10] = [
     ("docs/access.md", ""),
     ("docs/doctor.md", ""),
     (
         "docs/events.md",
         "for type in view page; do admin PUT /events/types/$type '{}'; done",
+    ),
+    (
+        "docs/events-origin.md",
+        "admin PUT /events/types/order '{}'",
     ),
     ("docs/fitment.md", CATALOGUE),
     ("docs/history.md", ""),
