@@ -323,7 +323,7 @@ async fn funnel(world: &World, query: &str) -> (Vec<u64>, usize) {
 }
 
 #[tokio::test]
-async fn funnel_counts_customers_who_take_the_steps_in_order_and_in_time() {
+async fn funnel_counts_customers_by_steps_in_order_and_in_time() {
     let world = shop().await;
     let start = now_ms() - DAY_MS;
     let minute = |n: u64| start + 60_000 * n;
