@@ -14,7 +14,7 @@ const REST_MAX: Duration = Duration::from_secs(30);
 
 /// One server, or the nodes of a replicated set, as one engine host reaches it. The engine's limit on batches in flight also limits the connections.
 pub(super) struct Server {
-    /// The server's address, or those of all nodes of the set.
+    /// The server's address, or the addresses of all nodes of the set.
     addresses: Vec<String>,
     /// The index of the last primary.
     primary: Cell<usize>,

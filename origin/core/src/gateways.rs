@@ -177,8 +177,7 @@ pub fn gateways(reports: Vec<Report>) -> Vec<Gateway> {
     gateways
 }
 
-/// The items of one kind, with the number of gateways that have them, by name. The numbers are those of the latest
-/// report.
+/// The items of one kind by name, each from the latest report, with the number of gateways that have it.
 pub fn items<'a>(reports: &'a [Report], kind: &str) -> BTreeMap<&'a str, (&'a Item, usize)> {
     let mut items = BTreeMap::<_, (&Item, u64, BTreeSet<&str>)>::new();
     for report in reports {

@@ -149,7 +149,7 @@ impl Collector {
         }
     }
 
-    /// Appends the origin's own events, except those that it appended before.
+    /// Appends the origin's own events. Skips events that it has appended before.
     ///
     /// # Errors
     /// If the log does not accept them; a repetition is safe.

@@ -116,7 +116,7 @@ async fn step(
     Ok(is_done || !is_ours)
 }
 
-/// The next customers, and those of them who meet all conditions.
+/// The next customers, and which of them meet all conditions.
 async fn evaluate_chunk(
     store: SegmentStore<'_>,
     segment: &StoredSegment,

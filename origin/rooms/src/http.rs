@@ -173,7 +173,7 @@ pub fn admin() -> Api<Rooms> {
         )
 }
 
-/// List all waiting rooms with settings, and those that gateways report
+/// List all waiting rooms with settings, and the rooms that gateways report
 #[utoipa::path(
     get,
     path = "/rooms",

@@ -1,4 +1,4 @@
-//! The guarantees that PostgreSQL does not give by itself.
+//! Guarantees that the origin adds to PostgreSQL's own.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

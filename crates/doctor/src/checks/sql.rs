@@ -54,7 +54,7 @@ fn paused(sale: &PausedSale) -> Diagnostic {
 }
 
 fn flushes(sql: &SqlFacts) -> impl Iterator<Item = Diagnostic> {
-    // The setting of MySQL, and those of PostgreSQL, with their safe values.
+    // One setting of MySQL and two settings of PostgreSQL, with safe values.
     let settings: [(&str, &str, &[&str]); 3] = [
         ("innodb_flush_log_at_trx_commit", "1", &[]),
         ("fsync", "on", &[]),

@@ -75,7 +75,7 @@ enum Link {
 
 impl Connection {
     /// Connects to the server at `urls`, or to the cluster at several comma-separated URLs. After `replicated:`, the URLs
-    /// are those of a primary and its replicas. `rediss://` uses TLS with the system's CAs, or those in `SSL_CERT_FILE`.
+    /// name a primary and its replicas. `rediss://` uses TLS with the system's CAs, or the CAs in `SSL_CERT_FILE`.
     ///
     /// Connects at first use, so Redis may be down now. Needs a tokio runtime.
     pub(super) fn open(urls: &str) -> Result<Self, RedisError> {

@@ -277,7 +277,7 @@ impl SegmentStore<'_> {
         Ok(changed > 0)
     }
 
-    /// The next customers to evaluate: those of about 1,000 events of the type, and of at most 1,000 members.
+    /// The next customers to evaluate: about 1,000 events of the type and at most 1,000 members belong to them.
     pub async fn customer_range(
         self,
         segment: &StoredSegment,

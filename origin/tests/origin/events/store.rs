@@ -681,7 +681,7 @@ async fn segment_is_evaluated_by_one_origin_in_the_order_of_customers(store: &Ev
     assert_eq!(of_bob, [("seg".to_owned(), 5_000)]);
     assert_eq!(segments.lease_segment(8_999, 9_999).await.unwrap(), None);
 
-    // A change begins again, and stops whoever evaluates.
+    // A change restarts the evaluation, and the running evaluation stops.
     segment = segments.lease_segment(9_000, 9_060).await.unwrap().unwrap();
     assert_eq!((segment.members, segment.evaluated_ms), (2, Some(5_000)));
     segments
